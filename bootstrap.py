@@ -204,7 +204,8 @@ def install(layer: str, uv: str | None) -> None:
             for title, options in steps:
                 step(title, [uv, "pip", "install", "--python", str(PYTHON), *options])
         except SetupError as error:
-            say(f"uv could not do it, trying pip instead\n{error}")
+            first = str(error).splitlines()[1:2]
+            say(f"uv could not do it, trying pip instead: {''.join(first).strip()}")
         else:
             return
     if not has_pip():
