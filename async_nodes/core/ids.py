@@ -1,0 +1,80 @@
+"""Task ids: sortable, unguessable, and recognisable as ours without a look-up.
+
+An id is ``t_`` and 26 characters of Crockford's base 32, 130 bits: 48 bits of milliseconds,
+10 bits of shard, 52 random bits and a 20-bit MAC. A valid MAC on an id without a record means
+that we issued it and no longer keep it (410); any other id never was ours (404).
+"""
+
+from __future__ import annotations
+
+import hmac
+import re
+import secrets
+from collections.abc import Callable
+from hashlib import blake2s
+
+ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
+PATTERN = re.compile(r"t_[0-9A-HJKMNP-TV-Z]{26}", re.ASCII)
+_LENGTH, _MAC_BITS, _RANDOM_BITS, _SHARD_BITS, _TIME_BITS = 26, 20, 52, 10, 48
+_VALUES = {character: value for value, character in enumerate(ALPHABET)}
+
+
+class IdSource:
+    """Make and check ids with one secret that every process of a deployment shares.
+
+    Args:
+        secret: 16 bytes or more.
+        random_bits: source of randomness, injected by tests.
+
+    """
+
+    def __init__(
+        self, secret: bytes, random_bits: Callable[[int], int] = secrets.randbits
+    ) -> None:
+        self._secret = secret
+        self._random_bits = random_bits
+
+    def make(self, now_ms: int, *, shard: int = 0) -> str:
+        """Return a new id for a task accepted at `now_ms` on a shard."""
+        body = (now_ms & ((1 << _TIME_BITS) - 1)) << _SHARD_BITS | shard
+        body = body << _RANDOM_BITS | self._random_bits(_RANDOM_BITS)
+        return "t_" + _encode(body << _MAC_BITS | self._mac(body))
+
+    def issued(self, task_id: str) -> bool:
+        """Tell whether the id carries our MAC."""
+        if not PATTERN.fullmatch(task_id):
+            return False
+        number = _decode(task_id)
+        body, mac = number >> _MAC_BITS, number & ((1 << _MAC_BITS) - 1)
+        return hmac.compare_digest(
+            mac.to_bytes(3, "big"), self._mac(body).to_bytes(3, "big")
+        )
+
+    def _mac(self, body: int) -> int:
+        digest = blake2s(
+            body.to_bytes(14, "big"), key=self._secret[:32], digest_size=4
+        ).digest()
+        return int.from_bytes(digest, "big") >> (32 - _MAC_BITS)
+
+
+def well_formed(task_id: str) -> bool:
+    """Tell whether a text has the shape of an id, without knowing whether it is one."""
+    return PATTERN.fullmatch(task_id) is not None
+
+
+def made_at(task_id: str) -> int:
+    """Return the milliseconds since 1970 at which a well-formed id was made."""
+    return _decode(task_id) >> (_MAC_BITS + _RANDOM_BITS + _SHARD_BITS)
+
+
+def _encode(number: int) -> str:
+    return "".join(
+        ALPHABET[number >> shift & 31] for shift in range(5 * (_LENGTH - 1), -1, -5)
+    )
+
+
+def _decode(task_id: str) -> int:
+    number = 0
+    for character in task_id[2:]:
+        number = number << 5 | _VALUES[character]
+    return number

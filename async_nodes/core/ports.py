@@ -1,0 +1,208 @@
+"""What the other layers may ask of the store, and the plain data that passes between them.
+
+Role protocols, each with a handful of verbs of the domain, implemented by one Redis adapter and
+by a memory oracle in the tests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from async_nodes.core.machine import SUSPECT_LOSSES
+from async_nodes.core.states import EventType, NodeState
+
+NULL = b"null"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Submission:
+    """Hold a validated task on its way into the store.
+
+    Attributes:
+        list_name: one of `priority.LISTS`.
+        private: what only the worker may see, JSON bytes.
+        tail: the public document from ``"node"`` to the comma before ``"attempts"``, JSON bytes.
+        inputs_at, inputs_len: where the inputs are in `tail`; length 0 if `private` holds them.
+        delay_ms, timeout_ms, ttl_ms: milliseconds.
+        deadline_ms: milliseconds since 1970, 0 for none.
+        idempotency: 32 hex digits that stand for the client's key, empty without one.
+        fingerprint: digest of the canonical request, without spaces.
+
+    """
+
+    task_id: str
+    tenant: str
+    list_name: str
+    private: bytes
+    tail: bytes
+    inputs_at: int
+    inputs_len: int
+    timeout_ms: int
+    ttl_ms: int
+    delay_ms: int = 0
+    deadline_ms: int = 0
+    max_dispatches: int = 10
+    idempotency: str = ""
+    fingerprint: str = "-"
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """Tell that a task is in the store; `replayed` when an earlier request had put it there."""
+
+    task_id: str
+    version: int
+    created_ms: int
+    replayed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """Hold the right to run one attempt, and all that running it needs. Times in milliseconds."""
+
+    task_id: str
+    fence: str
+    version: int
+    attempt: int
+    spent: int
+    losses: int
+    deaths: int
+    queued_ms: int
+    started_ms: int
+    first_started_ms: int
+    deadline_ms: int
+    timeout_ms: int
+    created_ms: int
+    tenant: str
+    private: bytes
+    inputs: bytes
+
+    @property
+    def suspect(self) -> bool:
+        """Tell whether the attempt has to run in a process of its own."""
+        return self.losses >= SUSPECT_LOSSES
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """Tell why a message gave no right to run: stale, gone, expired or no_lease."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ending:
+    """Tell how an attempt ended. Payloads are JSON bytes.
+
+    Attributes:
+        event: COMPLETE, ERROR, RETRY, TIMEOUT, CANCEL or RELEASE.
+        delay_ms: for RETRY, the pause before the next attempt.
+
+    """
+
+    event: EventType
+    delay_ms: int = 0
+    error: bytes = NULL
+    output: bytes = NULL
+    usage: bytes = NULL
+    progress: bytes = NULL
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """Tell what an ending did; `applied` is false when another owner holds the task."""
+
+    applied: bool
+    version: int
+    state: NodeState | None
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """Tell what became of progress or a chunk."""
+
+    applied: bool
+    version: int
+    cancel_asked: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Cancelled:
+    """Tell what a cancel did: cancelled, asked (it runs), finished (too late) or gone."""
+
+    verdict: str
+    version: int = 0
+    state: NodeState | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Swept:
+    """Tell what a sweep did; `ended` are the tasks it brought to a terminal state."""
+
+    rescued: int
+    sent_again: int
+    graced: int
+    ended: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TimersFired:
+    """Tell when the next timer is due, in seconds from now, and which tasks ended meanwhile."""
+
+    next_in: float | None
+    ended: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class StreamEntry:
+    """Hold one stored chunk or progress: position, kind and JSON."""
+
+    version: int
+    seq: int
+    kind: str
+    json: bytes
+
+
+class Record(Protocol):
+    """Show a stored task: what a reader may ask of it."""
+
+    @property
+    def state(self) -> NodeState: ...
+    @property
+    def tenant(self) -> str: ...
+    @property
+    def etag(self) -> str: ...
+    @property
+    def json(self) -> bytes: ...
+
+
+class Tasks(Protocol):
+    """The life of a task, as the web node and the workers drive it."""
+
+    def submit(self, submission: Submission) -> Accepted: ...
+    def read(self, task_id: str) -> Record | None: ...
+    def claim(self, task_id: str, dispatch: int, *, worker: str, fence: str) -> Claim | Refused: ...
+    def progress(self, task_id: str, fence: str, json: bytes) -> Applied: ...
+    def chunk(self, task_id: str, fence: str, json: bytes) -> Applied: ...
+    def finish(self, task_id: str, fence: str, ending: Ending) -> Finished: ...
+    def cancel(self, task_id: str, *, tenant: str) -> Cancelled: ...
+
+
+class Channels(Protocol):
+    """What was told about a task before now."""
+
+    def entries(self, task_id: str, *, after: tuple[int, int]) -> list[StreamEntry]: ...
+
+
+class Ops(Protocol):
+    """Leases, timers and sweeps: what keeps the promise that nothing accepted is lost."""
+
+    def register(self, worker: str) -> None: ...
+    def renew(self, worker: str, held: Sequence[str] = ()) -> bool: ...
+    def expire(self, worker: str) -> None: ...
+    def retire(self, worker: str) -> None: ...
+    def lost(self, task_id: str, *, worker: str, dispatch: int, isolated: bool) -> str: ...
+    def fire_timers(self) -> TimersFired: ...
+    def sweep(self) -> Swept: ...

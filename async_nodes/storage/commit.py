@@ -1,0 +1,161 @@
+"""How a row reaches its script: at once on a blocking link, or with others in a group commit.
+
+A row may be sent again: every script recognises one that it has seen. So a cut connection is
+answered by sending the row once more, for as long as its sender is patient.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from async_nodes.core.errors import AsyncNodesError
+from async_nodes.storage.redis_errors import OutcomeUnknown, StoreUnavailable
+from async_nodes.storage.resp import Argument, Reply
+from async_nodes.storage.script_library import Script
+
+Row = tuple[Argument, ...]
+MAX_ROWS = 200
+MAX_BYTES = 256 << 10
+_PAUSE_FIRST, _PAUSE_MOST = 0.02, 0.5
+
+
+class Link(Protocol):
+    """A connection that runs commands; see `pipeline` and `blocking_connection`."""
+
+    def call(self, *args: Argument, timeout: float | None = None) -> Reply: ...
+    def call_many(
+        self, commands: Sequence[Sequence[Argument]], *, timeout: float | None = None
+    ) -> list[Reply]: ...
+
+
+class Committer(Protocol):
+    """Takes rows and answers with verdicts."""
+
+    def commit(self, script: str, row: Row, *, patience: float) -> list[Any]: ...
+
+
+def run(link: Link, base: str, script: Script, args: Sequence[Argument]) -> Reply:
+    """Run a script once, loading it first where the server does not know it."""
+    return run_many(link, [(script, base, args)])[0]
+
+
+def run_many(
+    link: Link,
+    calls: Sequence[tuple[Script, str, Sequence[Argument]]],
+    *,
+    timeout: float | None = None,
+) -> list[Reply]:
+    """Run scripts in one round trip, and those the server had forgotten in a second one.
+
+    Returns:
+        One reply per call; an error reply is returned, not raised.
+
+    """
+    replies = link.call_many([_evalsha(*call) for call in calls], timeout=timeout)
+    unknown = [index for index, reply in enumerate(replies) if _is_noscript(reply)]
+    if unknown:
+        # SCRIPT LOAD and the call again, in order: later rows of a task follow earlier ones.
+        again: list[Sequence[Argument]] = []
+        for index in unknown:
+            again += [("SCRIPT", "LOAD", calls[index][0].text), _evalsha(*calls[index])]
+        for index, reply in zip(unknown, link.call_many(again, timeout=timeout)[1::2], strict=True):
+            replies[index] = reply
+    return replies
+
+
+def _evalsha(script: Script, base: str, args: Sequence[Argument]) -> Sequence[Argument]:
+    return ("EVALSHA", script.sha, 1, base, *args)
+
+
+def _is_noscript(reply: Reply) -> bool:
+    return isinstance(reply, Exception) and str(reply).startswith("NOSCRIPT")
+
+
+def verdict_of(reply: Any) -> list[Any]:  # noqa: ANN401 - a Redis reply
+    """Return a row's verdict, raising what the script or the server reported instead.
+
+    Raises:
+        StoreUnavailable: the server is out of memory, read-only or still loading.
+        AsyncNodesError: ``internal``, a fault of ours inside the script.
+
+    """
+    if isinstance(reply, StoreUnavailable):
+        raise reply
+    if isinstance(reply, Exception):
+        raise _refusal(str(reply))
+    if reply and reply[0] == b"error":
+        raise _refusal(reply[1].decode("utf-8", "replace"))
+    return list(reply)
+
+
+_PASSING = ("OOM", "READONLY", "LOADING", "BUSY", "MISCONF", "NOREPLICAS", "MASTERDOWN", "TRYAGAIN")
+
+
+def _refusal(text: str) -> AsyncNodesError:
+    if any(word in text for word in _PASSING):
+        return StoreUnavailable(f"Redis refuses to write: {text}", retry_after=2.0)
+    return AsyncNodesError("internal", f"a store script failed: {text}")
+
+
+class DirectCommit:
+    """Run each row at once on a blocking link: for children, native threads and commands."""
+
+    def __init__(self, link: Link, scripts: Mapping[str, Script], base: str) -> None:
+        self._link = link
+        self._scripts = scripts
+        self._base = base
+
+    def commit(self, script: str, row: Row, *, patience: float) -> list[Any]:
+        """Return the row's verdict, sending it again while `patience` seconds last."""
+        until = time.monotonic() + patience
+        pause = _PAUSE_FIRST
+        while True:
+            try:
+                reply = run(self._link, self._base, self._scripts[script], row)
+                return verdict_of(reply if isinstance(reply, Exception) else reply[0])
+            except StoreUnavailable:
+                if time.monotonic() + pause >= until:
+                    raise
+            time.sleep(pause)
+            pause = min(pause * 2, _PAUSE_MOST)
+
+
+@dataclass(slots=True, eq=False)
+class Pending:
+    """A row that waits for its verdict."""
+
+    script: str
+    row: Row
+    until: float
+    size: int
+    reply: Any = None
+    maybe_sent: bool = False
+    waiter: Any = field(default=None)
+
+
+def take_batch(queue: deque[Pending]) -> list[Pending]:
+    """Remove and return the next rows of one script: at most `MAX_ROWS`, about `MAX_BYTES`."""
+    batch: list[Pending] = []
+    size = 0
+    while queue and len(batch) < MAX_ROWS and (not batch or size + queue[0].size <= MAX_BYTES):
+        row = queue.popleft()
+        size += row.size
+        batch.append(row)
+    return batch
+
+
+def given_up(row: Pending, error: StoreUnavailable, now: float) -> StoreUnavailable | None:
+    """Return what to tell a row's sender after a failed flush, or None to try it again.
+
+    A row that may have reached the server stays unknown, whatever later tries came to.
+    """
+    row.maybe_sent = row.maybe_sent or isinstance(error, OutcomeUnknown)
+    if now < row.until:
+        return None
+    if row.maybe_sent and not isinstance(error, OutcomeUnknown):
+        return OutcomeUnknown(error.detail)
+    return error

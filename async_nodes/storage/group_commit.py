@@ -1,0 +1,139 @@
+"""The group commit: one flusher greenlet per process, whatever waits goes out together.
+
+Nothing is tuned. A flush carries what gathered while the previous one was in flight, so an idle
+process sends single rows at once and a busy one sends hundreds per script call.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Mapping
+from typing import Any
+
+import gevent
+from gevent.event import Event
+
+from async_nodes.storage.commit import (
+    Link,
+    Pending,
+    Row,
+    given_up,
+    run_many,
+    take_batch,
+    verdict_of,
+)
+from async_nodes.storage.redis_errors import StoreBusy, StoreUnavailable
+from async_nodes.storage.script_library import Script
+
+ORDER = ("submit", "claim", "apply", "finish", "cancel", "lost")
+"""Scripts in the order one flush runs them: a task's chunks come before its end."""
+
+MAX_WAITING = 20_000
+_FLUSH_TIMEOUT = 5.0
+_PAUSE_FIRST, _PAUSE_MOST = 0.02, 0.25
+
+
+class GroupCommit:
+    """Gather rows from all greenlets and send them together.
+
+    Args:
+        link: the process's shared connection.
+        scripts: the rendered scripts.
+        base: common start of all keys.
+        flush_timeout: seconds one flush may take before its rows count as unknown.
+
+    """
+
+    def __init__(
+        self,
+        link: Link,
+        scripts: Mapping[str, Script],
+        base: str,
+        *,
+        flush_timeout: float = _FLUSH_TIMEOUT,
+    ) -> None:
+        self._link = link
+        self._scripts = scripts
+        self._base = base
+        self._flush_timeout = flush_timeout
+        self._queues: dict[str, deque[Pending]] = {name: deque() for name in ORDER}
+        self._waiting = 0
+        self._work = Event()
+        self._flusher: gevent.Greenlet | None = None
+        self.flushes = 0
+        self.rows = 0
+
+    def commit(self, script: str, row: Row, *, patience: float) -> list[Any]:
+        """Return the row's verdict; only the calling greenlet waits.
+
+        Raises:
+            StoreBusy: too many rows wait already.
+            StoreUnavailable: no verdict within `patience` seconds.
+
+        """
+        if self._waiting >= MAX_WAITING:
+            raise StoreBusy(f"{self._waiting} rows wait for the store")
+        pending = Pending(script, row, time.monotonic() + patience, _size(row), waiter=Event())
+        self._waiting += 1
+        self._queues[script].append(pending)
+        self._start()
+        # The flusher answers within patience plus one flush; the margin only guards against a
+        # flusher that died.
+        if not pending.waiter.wait(patience + 2 * self._flush_timeout):
+            raise StoreUnavailable("the store's flusher does not answer")
+        return verdict_of(pending.reply)
+
+    def _start(self) -> None:
+        if self._flusher is None or self._flusher.dead:
+            self._flusher = gevent.spawn(self._run)
+        self._work.set()
+
+    def _run(self) -> None:
+        pause = _PAUSE_FIRST
+        while True:
+            self._work.wait()
+            batches = [batch for name in ORDER if (batch := take_batch(self._queues[name]))]
+            if not batches:
+                self._work.clear()
+                continue
+            try:
+                self._flush(batches)
+                pause = _PAUSE_FIRST
+            except StoreUnavailable as error:
+                self._put_back(batches, error)
+                gevent.sleep(pause)
+                pause = min(pause * 2, _PAUSE_MOST)
+
+    def _flush(self, batches: list[list[Pending]]) -> None:
+        calls = []
+        for batch in batches:
+            args = [argument for pending in batch for argument in pending.row]
+            calls.append((self._scripts[batch[0].script], self._base, args))
+        shortest = min(pending.until for batch in batches for pending in batch)
+        timeout = max(min(self._flush_timeout, shortest - time.monotonic()), 0.05)
+        replies = run_many(self._link, calls, timeout=timeout)
+        self.flushes += 1
+        for batch, reply in zip(batches, replies, strict=True):
+            self.rows += len(batch)
+            for index, pending in enumerate(batch):
+                self._answer(pending, reply if isinstance(reply, Exception) else reply[index])
+
+    def _answer(self, pending: Pending, reply: object) -> None:
+        self._waiting -= 1
+        pending.reply = reply
+        pending.waiter.set()
+
+    def _put_back(self, batches: list[list[Pending]], error: StoreUnavailable) -> None:
+        now = time.monotonic()
+        for batch in batches:
+            for pending in reversed(batch):
+                final = given_up(pending, error, now)
+                if final is None:
+                    self._queues[pending.script].appendleft(pending)
+                else:
+                    self._answer(pending, final)
+
+
+def _size(row: Row) -> int:
+    return sum(len(part) if isinstance(part, bytes | str) else 8 for part in row)

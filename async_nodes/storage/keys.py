@@ -1,0 +1,114 @@
+"""Every Redis key of the product: type, life, owner. No key is spelt anywhere else.
+
+All keys share one configurable prefix and the shard's hash tag, so that one script may touch
+them. With the default prefix ``an``:
+
+| key | type | life | written by | holds |
+|---|---|---|---|---|
+| an:{0}:t:<id> | string | until ttl after the end | every script | the task, see `layout` |
+| an:{0}:e:<id> | stream | like the task | apply | chunks and progress, id <version>-<n> |
+| an:{0}:k:<tenant>:<sha> | string | like its task | submit | "<id> <fingerprint>" of an Idempotency-Key |
+| an:{0}:x:<tenant> | zset | ever | submit, sweep | index of ids by time of creation |
+| an:{0}:q:<list> | zset | ever | dispatch, claim | dispatched, unclaimed ids by last sign of life |
+| an:{0}:due | zset | ever | many, due | timers: "w:<id>" wake, "d:<id>" deadline, "c:<id>" cancel grace |
+| an:{0}:workers | zset | ever | lease, sweep | worker ids by end of lease |
+| an:{0}:r:<worker> | set | the worker's | claim, finish | ids the worker runs |
+| an:{0}:swept | string | ever | sweep | time of the last sweep, to notice an outage |
+| an:{0}:dead | zset | newest 10,000 | poison, undispatched | dead letters by time |
+| an:{0}:gate | hash | ever | dispatch, claim | messages out per "<list>:<tenant>" (only with a limit) |
+| an:{0}:park:<list> | list | ever | dispatch, claim | tenants with parked tasks, in turn |
+| an:{0}:park:<list>:<tenant> | list | ever | dispatch, claim | ids parked at the gate |
+| an:{0}:secret | string | ever | first process | key of the MAC in task ids |
+| an.io.high … an.cpu.low | list | ever | dispatch, kombu | Celery messages: wake-ups |
+
+Channels (not keys): an:{0}:s:<id> carries a task's events as "<version>-<n> <type> <json>";
+an:{0}:ctl:<worker> carries "cancel <id> <fence>" to the worker that runs it.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from async_nodes.core.errors import AsyncNodesError
+from async_nodes.core.priority import LISTS
+
+PREFIX_PATTERN = re.compile(r"[A-Za-z0-9_-]{1,32}", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Keys:
+    """Spell the keys for one prefix and shard."""
+
+    prefix: str = "an"
+    shard: int = 0
+
+    def __post_init__(self) -> None:
+        """Refuse a prefix that would break the key grammar."""
+        if not PREFIX_PATTERN.fullmatch(self.prefix):
+            raise AsyncNodesError(
+                "invalid_setting",
+                f"ASYNC_NODES_KEY_PREFIX must be 1 to 32 of A-Z a-z 0-9 _ -, not {self.prefix!r}",
+            )
+
+    @property
+    def base(self) -> str:
+        """Return the common start of all keys, the one key the scripts are given."""
+        return f"{self.prefix}:{{{self.shard}}}:"
+
+    def task(self, task_id: str) -> str:
+        """Return the key of a task's record."""
+        return f"{self.base}t:{task_id}"
+
+    def stream(self, task_id: str) -> str:
+        """Return the key of a task's chunks."""
+        return f"{self.base}e:{task_id}"
+
+    def channel(self, task_id: str) -> str:
+        """Return the channel of a task's events."""
+        return f"{self.base}s:{task_id}"
+
+    def control(self, worker: str) -> str:
+        """Return the channel on which a worker hears of cancels."""
+        return f"{self.base}ctl:{worker}"
+
+    def index(self, tenant: str) -> str:
+        """Return the key of a tenant's ids by time of creation."""
+        return f"{self.base}x:{tenant}"
+
+    def running(self, worker: str) -> str:
+        """Return the key of the ids that a worker runs."""
+        return f"{self.base}r:{worker}"
+
+    def unclaimed(self, name: str) -> str:
+        """Return the key of a list's dispatched, unclaimed ids."""
+        return f"{self.base}q:{name}"
+
+    @property
+    def workers(self) -> str:
+        """Return the key of the leases."""
+        return f"{self.base}workers"
+
+    @property
+    def due(self) -> str:
+        """Return the key of the timers."""
+        return f"{self.base}due"
+
+    @property
+    def dead(self) -> str:
+        """Return the key of the dead letters."""
+        return f"{self.base}dead"
+
+    @property
+    def secret(self) -> str:
+        """Return the key of the id secret."""
+        return f"{self.base}secret"
+
+    def queue(self, name: str) -> str:
+        """Return the Celery queue, which is also the Redis list, of a list such as ``io.high``."""
+        return f"{self.prefix}.{name}"
+
+    @property
+    def queues(self) -> tuple[str, ...]:
+        """Return the Celery queues in the order of `priority.LISTS`."""
+        return tuple(self.queue(name) for name in LISTS)

@@ -1,0 +1,157 @@
+"""The layout of a task in Redis, described once for Python and for the scripts.
+
+A task is one string:
+
+    control block │ private │ JSON head (fixed width) │ JSON tail │ attempts and payloads
+
+* The **control block** is packed binary of fixed width: everything the scripts decide on. It is
+  read with one GETRANGE and changed in place.
+* **Private** is what a worker needs and a client must not see (raw inputs of a redacting node,
+  retry policy, scope); written once.
+* From `json_at` on, the string *is* the public document, ready to be served: a head that the
+  scripts rewrite in place (padded with spaces, which JSON allows), an immutable tail with the
+  inputs as they arrived, and at the end the attempts, progress, error, usage and output.
+
+A poll is therefore one GET and one slice, with no decoding anywhere.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from async_nodes.core.states import NodeState, Reason
+
+SCHEMA = 1
+"""Number of this layout; a process reads N and N-1."""
+
+STATES = tuple(NodeState)
+REASONS = tuple(Reason)
+HEAD_WIDTH = 448
+"""Bytes of the JSON head; the longest possible head is 418, checked by a test."""
+
+
+class Field(NamedTuple):
+    """One column of the control block: name, format for the scripts, format for Python."""
+
+    name: str
+    lua: str
+    python: str
+
+
+_BYTE, _SHORT, _INT, _TIME = ("B", "B"), ("H", "H"), ("I4", "I"), ("d", "d")
+
+FIELDS: tuple[Field, ...] = (
+    Field("schema", *_BYTE),
+    Field("state", *_BYTE),  # index into STATES
+    Field("reason", *_BYTE),  # index into REASONS
+    Field("list", *_BYTE),  # index into priority.LISTS
+    Field("cancel", *_BYTE),  # 1 once a cancel was asked for
+    Field("queued", *_BYTE),  # 1 while a message is out, 2 while parked at the gate
+    Field("stream", *_BYTE),  # 1 once the event stream exists
+    Field("dirty", *_BYTE),  # 1 while progress or error are not null
+    Field("version", *_INT),
+    Field("seq", *_INT),  # events within this version
+    Field("attempt", *_INT),
+    Field("spent", *_INT),
+    Field("losses", *_INT),
+    Field("deaths", *_SHORT),
+    Field("redispatched", *_SHORT),  # since the last claim
+    Field("max_dispatches", *_SHORT),
+    Field("dispatch", *_INT),
+    Field("queued_version", *_INT),
+    Field("started_version", *_INT),
+    Field("timeout", *_INT),  # ms per attempt
+    Field("created_at", *_TIME),
+    Field("queued_at", *_TIME),
+    Field("started_at", *_TIME),
+    Field("first_started_at", *_TIME),
+    Field("finished_at", *_TIME),
+    Field("next_attempt_at", *_TIME),
+    Field("deadline", *_TIME),
+    Field("expires_at", *_TIME),
+    Field("ttl", *_TIME),  # ms to keep after the end
+    Field("output_bytes", *_INT),
+    Field("stream_bytes", *_INT),
+    Field("trimmed_version", *_INT),  # the last chunk that was dropped from the stream
+    Field("trimmed_seq", *_INT),
+    Field("json_at", *_INT),
+    Field("inputs_at", *_INT),
+    Field("inputs_len", *_INT),  # 0: the inputs are in the private part
+    Field("attempts_end", *_INT),  # where the next attempt is appended
+    Field("size", *_INT),
+    Field("fence", "c16", "16s"),
+    Field("worker", "c40", "40s"),
+    Field("idempotency", "c32", "32s"),
+    Field("tenant", "c32", "32s"),
+)
+
+_STRUCT = struct.Struct("<" + "".join(field.python for field in FIELDS))
+CONTROL_SIZE = _STRUCT.size
+LUA_FORMAT = "<" + "".join(field.lua for field in FIELDS)
+_TEXTS = tuple(index for index, field in enumerate(FIELDS) if field.lua.startswith("c"))
+_INDEX = {field.name: index for index, field in enumerate(FIELDS)}
+_JSON_AT, _STATE = _INDEX["json_at"], _INDEX["state"]
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """Hold one task as stored: `control` by column name on demand, `json` ready to be served."""
+
+    raw: bytes
+    columns: tuple[Any, ...]
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - a column of FIELDS
+        try:
+            return self.columns[_INDEX[name]]
+        except KeyError:
+            raise AttributeError(name) from None
+
+    @property
+    def state(self) -> NodeState:
+        """Return the task's state."""
+        return STATES[self.columns[_STATE]]
+
+    @property
+    def why(self) -> Reason:
+        """Return the reason beside the state."""
+        return REASONS[self.columns[_INDEX["reason"]]]
+
+    @property
+    def tenant(self) -> str:
+        """Return the tenant the task belongs to."""
+        return text(self.columns[_INDEX["tenant"]])
+
+    @property
+    def etag(self) -> str:
+        """Return the strong entity tag: the version in quotes."""
+        return f'"{self.version}"'
+
+    @property
+    def json(self) -> bytes:
+        """Return the public document."""
+        return self.raw[self.columns[_JSON_AT] :]
+
+    @property
+    def private(self) -> bytes:
+        """Return the worker's part."""
+        return self.raw[CONTROL_SIZE : self.columns[_JSON_AT]]
+
+
+def parse(raw: bytes) -> Document:
+    """Return the document in a stored string.
+
+    Raises:
+        ValueError: the string is too short or of a schema this process cannot read.
+
+    """
+    if len(raw) < CONTROL_SIZE or not SCHEMA - 1 <= raw[0] <= SCHEMA:
+        message = f"a task record of {len(raw)} bytes and schema {raw[:1]!r} cannot be read"
+        raise ValueError(message)
+    return Document(raw, _STRUCT.unpack_from(raw))
+
+
+def text(column: bytes) -> str:
+    """Return a text column without its padding."""
+    return column.rstrip(b" \0").decode()

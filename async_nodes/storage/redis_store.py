@@ -1,0 +1,301 @@
+"""The one adapter of the store's roles: rows in, verdicts out, nothing decided here."""
+
+from __future__ import annotations
+
+import re
+import secrets
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from async_nodes.core.errors import AsyncNodesError
+from async_nodes.core.ids import IdSource
+from async_nodes.core.ports import (
+    Accepted,
+    Applied,
+    Cancelled,
+    Claim,
+    Ending,
+    Finished,
+    Refused,
+    StreamEntry,
+    Submission,
+    Swept,
+    TimersFired,
+)
+from async_nodes.core.priority import LISTS
+from async_nodes.core.states import NodeState
+from async_nodes.storage import layout
+from async_nodes.storage.commit import Committer, Link, run, verdict_of
+from async_nodes.storage.keys import Keys
+from async_nodes.storage.redis_errors import OutcomeUnknown
+from async_nodes.storage.script_library import Script, render
+
+OLDEST = (6, 2)
+ALLOW_OOM_SINCE = (7, 0)
+MOST_TIMERS = 200
+MOST_RESCUED = 200
+DEADLINE_GRACE_MS = 5_000
+CANCEL_GRACE_MS = 5_000
+PAGE = 500
+
+WEB_PATIENCE = 0.8
+"""Seconds a request waits for the store before it answers 503."""
+
+WORKER_PATIENCE = 3_600.0
+"""Seconds a worker keeps trying to tell the store what it did: a result is not thrown away."""
+
+
+def scripts_for(
+    link: Link, keys: Keys, messages: Mapping[str, str], *, gate_limit: int = 0
+) -> dict[str, Script]:
+    """Return the scripts as this server takes them, after checking that it may be used at all.
+
+    Raises:
+        AsyncNodesError: ``redis_too_old`` or ``unsupported_store``.
+        StoreUnavailable: it does not answer.
+
+    """
+    info = link.call("INFO", "server").decode("utf-8", "replace")
+    found = re.search(r"redis_version:(\d+)\.(\d+)", info)
+    version = (int(found[1]), int(found[2])) if found else (0, 0)
+    if version < OLDEST:
+        raise AsyncNodesError("redis_too_old", f"the server reports version {version[0]}.{version[1]}")
+    if "redis_mode:cluster" in info:
+        raise AsyncNodesError(
+            "unsupported_store", "Redis Cluster is not supported: use one server or Sentinel"
+        )
+    return render(keys, messages, gate_limit=gate_limit, allow_oom=version >= ALLOW_OOM_SINCE)
+
+
+class RedisStore:
+    """Keep tasks in Redis.
+
+    Args:
+        link: runs plain commands.
+        committer: runs rows, see `commit` and `group_commit`.
+        keys: the key grammar.
+        scripts: what `scripts_for` returned.
+        lease_seconds: how long a worker's silence is believed.
+        patience: seconds to keep sending a row whose fate is unknown.
+
+    """
+
+    def __init__(  # noqa: PLR0913 - all by keyword
+        self,
+        *,
+        link: Link,
+        committer: Committer,
+        keys: Keys,
+        scripts: Mapping[str, Script],
+        lease_seconds: float = 15.0,
+        patience: float = WEB_PATIENCE,
+    ) -> None:
+        self.keys = keys
+        self._link = link
+        self._committer = committer
+        self._scripts = scripts
+        self._lease_ms = int(lease_seconds * 1000)
+        self._patience = patience
+        self._index_cursor: bytes = b"0"
+
+    # -- Tasks -------------------------------------------------------------------------------
+
+    def submit(self, submission: Submission) -> Accepted:
+        """Put a task into the store and its message into the list, in one transaction.
+
+        Raises:
+            AsyncNodesError: ``idempotency_mismatch``; ``outcome_unknown`` with ``task_id``.
+            StoreUnavailable: nothing was accepted.
+
+        """
+        task_id = submission.task_id
+        try:
+            verdict = self._row("submit", _submit_row(submission))
+        except OutcomeUnknown as error:
+            raise AsyncNodesError(
+                "outcome_unknown", error.detail, retry_after=1.0, task_id=task_id
+            ) from error
+        if verdict[0] == b"ok":
+            return Accepted(task_id, int(verdict[1]), int(verdict[2]))
+        first = verdict[1].decode()
+        if verdict[0] == b"mismatch":
+            raise AsyncNodesError("idempotency_mismatch", task_id=first)
+        document = self.read(first)
+        version, created = (document.version, document.created_at) if document else (1, 0)
+        return Accepted(first, version, int(created), replayed=True)
+
+    def read(self, task_id: str) -> layout.Document | None:
+        """Return a task as stored, or None."""
+        raw = self._link.call("GET", self.keys.task(task_id))
+        return layout.parse(raw) if raw else None
+
+    def claim(self, task_id: str, dispatch: int, *, worker: str, fence: str) -> Claim | Refused:
+        """Turn a message into the right to run its task once."""
+        verdict = self._row("claim", (task_id, dispatch, worker.ljust(40), fence))
+        if verdict[0] != b"run":
+            return Refused(verdict[0].decode())
+        numbers = [int(value) for value in verdict[1:12]]
+        return Claim(task_id, fence, *numbers, verdict[12].decode(), verdict[13], verdict[14])
+
+    def progress(self, task_id: str, fence: str, json: bytes) -> Applied:
+        """Show progress: a JSON object in the record and on the stream."""
+        return self._apply(task_id, fence, "progress", json)
+
+    def chunk(self, task_id: str, fence: str, json: bytes) -> Applied:
+        """Append a piece of output to the task's stream."""
+        return self._apply(task_id, fence, "chunk", json)
+
+    def _apply(self, task_id: str, fence: str, kind: str, json: bytes) -> Applied:
+        verdict = self._row("apply", (task_id, fence, kind, json))
+        if verdict[0] != b"ok":
+            return Applied(applied=False, version=0, cancel_asked=False)
+        return Applied(applied=True, version=int(verdict[1]), cancel_asked=verdict[2] == 1)
+
+    def finish(self, task_id: str, fence: str, ending: Ending) -> Finished:
+        """End an attempt; the first ending under the task's fence wins, for ever."""
+        row = (
+            task_id, fence, ending.event.name, ending.delay_ms,
+            ending.error, ending.output, ending.usage, ending.progress,
+        )  # fmt: skip
+        verdict = self._row("finish", row)
+        if verdict[0] == b"gone":
+            return Finished(applied=False, version=0, state=None)
+        state = NodeState(verdict[2].decode())
+        return Finished(applied=verdict[0] == b"ok", version=int(verdict[1]), state=state)
+
+    def cancel(self, task_id: str, *, tenant: str) -> Cancelled:
+        """End a waiting task, or ask the worker that runs it to stop."""
+        verdict = self._row("cancel", (task_id, tenant.ljust(32), CANCEL_GRACE_MS))
+        if len(verdict) == 1:
+            return Cancelled(verdict[0].decode())
+        state = NodeState(verdict[2].decode()) if len(verdict) > 2 else None  # noqa: PLR2004
+        return Cancelled(verdict[0].decode(), int(verdict[1]), state)
+
+    # -- Channels ----------------------------------------------------------------------------
+
+    def entries(self, task_id: str, *, after: tuple[int, int]) -> list[StreamEntry]:
+        """Return the stored chunks and progress after a position, oldest first."""
+        found: list[StreamEntry] = []
+        start = f"({after[0]}-{after[1]}" if after > (0, 0) else "-"
+        while True:
+            page = self._link.call(
+                "XRANGE", self.keys.stream(task_id), start, "+", "COUNT", PAGE, timeout=5.0
+            )
+            found += [_entry(position, fields) for position, fields in page]
+            if len(page) < PAGE:
+                return found
+            start = f"({page[-1][0].decode()}"
+
+    # -- Ops ---------------------------------------------------------------------------------
+
+    def register(self, worker: str) -> None:
+        """Give a worker its lease."""
+        self._script("lease", "register", worker, self._lease_ms)
+
+    def renew(self, worker: str, held: Sequence[str] = ()) -> bool:
+        """Renew a lease; false when it was lost and the worker's tasks were given away.
+
+        Args:
+            worker: the worker's id.
+            held: tasks whose messages it has popped and not started.
+
+        """
+        return bool(self._script("lease", "renew", worker, self._lease_ms, *held))
+
+    def expire(self, worker: str) -> None:
+        """Give up a lease with all tasks under it, to be rescued by the next sweep."""
+        self._script("lease", "expire", worker, 0)
+
+    def retire(self, worker: str) -> None:
+        """Sign off a worker that runs nothing any more."""
+        self._script("lease", "retire", worker, 0)
+
+    def lost(self, task_id: str, *, worker: str, dispatch: int, isolated: bool) -> str:
+        """Report that the child process which had a task is gone."""
+        row = (task_id, worker.ljust(40), dispatch, "1" if isolated else "0")
+        return str(self._row("lost", row)[0].decode())
+
+    def fire_timers(self) -> TimersFired:
+        """Wake what is due, end what is past its deadline."""
+        reply = self._script("due", MOST_TIMERS, DEADLINE_GRACE_MS)
+        next_in = None if reply[0] < 0 else reply[0] / 1000
+        return TimersFired(next_in, tuple(task_id.decode() for task_id in reply[1:]))
+
+    def sweep(self) -> Swept:
+        """Recover what dead workers and vanished messages left behind."""
+        ack_timeout = self._lease_ms
+        outage = max(self._lease_ms // 2, 5_000)
+        reply = self._script(
+            "sweep", self._lease_ms, ack_timeout, MOST_RESCUED, outage, self._index_cursor
+        )
+        self._index_cursor = reply[3]
+        ended = tuple(task_id.decode() for task_id in reply[4:])
+        return Swept(int(reply[0]), int(reply[1]), int(reply[2]), ended)
+
+    def workers(self) -> dict[str, float]:
+        """Return the workers with a live lease and the seconds it still has."""
+        now = self._now_ms()
+        found = self._link.call("ZRANGEBYSCORE", self.keys.workers, now, "+inf", "WITHSCORES")
+        names, scores = found[::2], found[1::2]
+        return {
+            name.decode(): (float(score) - now) / 1000
+            for name, score in zip(names, scores, strict=True)
+        }
+
+    def running(self, worker: str) -> list[str]:
+        """Return the ids of the tasks under a worker's lease."""
+        members = self._link.call("SMEMBERS", self.keys.running(worker))
+        return sorted(member.decode() for member in members)
+
+    def depths(self) -> dict[str, int]:
+        """Return how many messages wait in each list."""
+        replies = self._link.call_many([("LLEN", queue) for queue in self.keys.queues])
+        return dict(zip(LISTS, (int(reply) for reply in replies), strict=True))
+
+    def dead_letters(self) -> list[str]:
+        """Return the ids of tasks that could not be done, newest first."""
+        members = self._link.call("ZREVRANGE", self.keys.dead, 0, -1)
+        return [member.decode() for member in members]
+
+    def id_source(self) -> IdSource:
+        """Return the maker of task ids, whose secret all processes share."""
+        return IdSource(bytes(self._script("secret", secrets.token_bytes(16))))
+
+    def ping(self) -> None:
+        """Raise unless the server answers."""
+        self._link.call("PING")
+
+    def _now_ms(self) -> int:
+        seconds, micros = self._link.call("TIME")
+        return int(seconds) * 1000 + int(micros) // 1000
+
+    def _row(self, script: str, row: tuple[Any, ...]) -> list[Any]:
+        return self._committer.commit(script, row, patience=self._patience)
+
+    def _script(self, script: str, *args: str | int | bytes) -> Any:  # noqa: ANN401 - a reply
+        reply = run(self._link, self.keys.base, self._scripts[script], args)
+        return verdict_of(reply) if isinstance(reply, Exception) else reply
+
+
+def _submit_row(submission: Submission) -> tuple[Any, ...]:
+    return (
+        submission.task_id,
+        submission.tenant.ljust(32),
+        LISTS.index(submission.list_name),
+        submission.private,
+        submission.tail,
+        submission.inputs_at,
+        submission.inputs_len,
+        submission.delay_ms,
+        submission.deadline_ms,
+        submission.timeout_ms,
+        submission.ttl_ms,
+        submission.max_dispatches,
+        submission.idempotency.ljust(32),
+        submission.fingerprint,
+    )
+
+
+def _entry(position: bytes, fields: list[bytes]) -> StreamEntry:
+    version, _, seq = position.partition(b"-")
+    return StreamEntry(int(version), int(seq), fields[1].decode(), fields[3])

@@ -1,0 +1,165 @@
+"""The scripts: Lua files with a prelude whose constants come from the one state table.
+
+Guards, field offsets, reason texts and message templates are generated, so that a change of the
+table or the layout reaches the scripts without anybody copying it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import resources
+
+from async_nodes.core.machine import POISON_DEATHS, TABLE
+from async_nodes.core.priority import LISTS
+from async_nodes.core.states import EventType
+from async_nodes.storage.keys import Keys
+from async_nodes.storage.layout import (
+    CONTROL_SIZE,
+    FIELDS,
+    HEAD_WIDTH,
+    LUA_FORMAT,
+    REASONS,
+    SCHEMA,
+    STATES,
+)
+
+NAMES = (
+    "submit", "claim", "apply", "finish", "cancel", "lost", "lease", "due", "sweep", "secret",
+)  # fmt: skip
+STREAM_CAP = 8 << 20
+"""Bytes of chunks kept per task before the older half is dropped."""
+
+ALLOW_OOM = frozenset({"claim", "finish", "cancel", "lost", "lease", "due", "sweep"})
+"""Scripts that free more than they take: they run even when the server is out of memory."""
+
+SLOTS = ("%ID%", "%DISPATCH%", "%AT%", "%SOFT%", "%HARD%")
+"""Places in a message template that the script fills in."""
+
+HARD_LIMIT_GRACE_MS = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """Hold one rendered script."""
+
+    name: str
+    text: str
+    sha: str
+
+
+def render(
+    keys: Keys,
+    messages: Mapping[str, str],
+    *,
+    gate_limit: int = 0,
+    allow_oom: bool = False,
+    stream_cap: int = STREAM_CAP,
+) -> dict[str, Script]:
+    """Return every script by name.
+
+    Args:
+        keys: the key grammar.
+        messages: a complete Celery message per list of `priority.LISTS`, with `SLOTS` in it.
+        gate_limit: messages that one tenant may have in one list; 0 for no limit.
+        allow_oom: whether the server knows the script flag ``allow-oom`` (7.0 and later).
+        stream_cap: bytes of chunks kept per task.
+
+    """
+    constants = _constants(keys, messages, gate_limit, stream_cap)
+    prelude = _read("prelude").replace("--@constants@", constants)
+    scripts = {}
+    for name in NAMES:
+        flags = "#!lua flags=allow-oom\n" if allow_oom and name in ALLOW_OOM else ""
+        text = f"{flags}{prelude}\n{_read(name)}"
+        sha = hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()
+        scripts[name] = Script(name, text, sha)
+    return scripts
+
+
+def _read(name: str) -> str:
+    return resources.files(__package__).joinpath("scripts", f"{name}.lua").read_text("utf-8")
+
+
+def _constants(keys: Keys, messages: Mapping[str, str], gate_limit: int, stream_cap: int) -> str:
+    lines = [
+        f"local SCHEMA, SIZE, HEAD, LIMIT, POISON_DEATHS, STREAM_CAP = {SCHEMA}, {CONTROL_SIZE}, "
+        f"{HEAD_WIDTH}, {gate_limit}, {POISON_DEATHS}, {stream_cap}",
+        _table("STATE", [_quoted(state.value) for state in STATES]),
+        _table("REASON", [_quoted(_json_reason(reason.value)) for reason in REASONS]),
+        _table("LISTS", [_quoted(name) for name in LISTS]),
+        _table("QUEUE", [_quoted(keys.queue(name)) for name in LISTS]),
+        *(f"local S_{state.name} = {code}" for code, state in enumerate(STATES)),
+        *(f"local R_{reason.name} = {code}" for code, reason in enumerate(REASONS)),
+        _guards(),
+        _columns(),
+        _message(messages),
+    ]
+    return "\n".join(lines)
+
+
+def _json_reason(reason: str) -> str:
+    return json.dumps(reason) if reason else "null"
+
+
+def _quoted(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    return f'"{escaped}"'
+
+
+def _table(name: str, values: list[str]) -> str:
+    return f"local {name} = {{[0]={', '.join(values)}}}"
+
+
+def _guards() -> str:
+    """Return the state table as the scripts see it: NEXT[state][event] is the target or nil."""
+    rows = []
+    for code, state in enumerate(STATES):
+        targets = (
+            f"{event.name}={STATES.index(TABLE[state, event].target)}"
+            for event in EventType
+            if (state, event) in TABLE
+        )
+        rows.append(f"[{code}]={{{', '.join(targets)}}}")
+    return f"local NEXT = {{{', '.join(rows)}}}"
+
+
+def _columns() -> str:
+    """Return the functions that read and pack the control block."""
+    names = [field.name for field in FIELDS]
+    targets = ", ".join(f"r.{name}" for name in names)
+    return f"""
+local function read(id)
+  local raw = redis.call('GETRANGE', KEYS[1] .. 't:' .. id, 0, SIZE - 1)
+  if #raw < SIZE then return nil end
+  local r = {{id = id}}
+  {targets} = struct.unpack('{LUA_FORMAT}', raw)
+  return r
+end
+local function packed(r)
+  return struct.pack('{LUA_FORMAT}', {targets})
+end"""
+
+
+_FILLED = {
+    "%ID%": "id",
+    "%DISPATCH%": "dispatch",
+    "%AT%": "at",
+    "%SOFT%": "string.format('%.3f', timeout / 1000)",
+    "%HARD%": f"string.format('%.3f', (timeout + {HARD_LIMIT_GRACE_MS}) / 1000)",
+}
+
+
+def _message(messages: Mapping[str, str]) -> str:
+    """Return the function that builds a Celery message by concatenation."""
+    lines = ["local function message(list, id, dispatch, at, timeout)"]
+    for code, name in enumerate(LISTS):
+        parts = re.split("(" + "|".join(SLOTS) + ")", messages[name])
+        pieces = [_FILLED.get(part) or _quoted(part) for part in parts if part]
+        lines.append(f"  if list == {code} then return {' .. '.join(pieces)} end")
+    return "\n".join([*lines, "end"])
+
+

@@ -1,0 +1,36 @@
+-- finish: end an attempt. Row: id, fence, event (COMPLETE | ERROR | RETRY | TIMEOUT | CANCEL |
+-- RELEASE), delay (ms before the next attempt), error, output, usage, progress (JSON or null).
+-- Writes t, e, k, r:<worker>, due, the list. Once a cancel was asked for, everything but COMPLETE
+-- ends in Cancelled. Verdicts: ok version state | fenced state | gone.
+return each(8, function(id, fence, event, delay, err, output, usage, progress)
+  local r = read(id)
+  if not r then return {'gone'} end
+  if r.state ~= S_RUNNING then
+    -- The same row sent again after a cut connection finds its own fence.
+    return {r.fence == fence and 'ok' or 'fenced', r.version, STATE[r.state]}
+  end
+  if r.fence ~= fence then return {'fenced', r.version, STATE[r.state]} end
+  if r.cancel == 1 and event ~= 'COMPLETE' then event = 'CANCEL' end
+  local target = NEXT[r.state][event]
+  if not target then return {'error', 'a running task takes no ' .. event} end
+  if event == 'RELEASE' then
+    r.spent = math.max(r.spent - 1, 0)
+    give_back(r, R_RELEASED, 'released', err, 0, true)
+  elseif event == 'RETRY' then
+    delay = tonumber(delay)
+    if r.deadline > 0 and now + delay >= r.deadline then
+      conclude(r, NEXT[r.state].ERROR, R_DEADLINE, 'failed', err, progress, usage, 'null')
+    else
+      give_back(r, R_BACKOFF, 'retried', err, now + math.max(delay, 1))
+    end
+  elseif event == 'CANCEL' then
+    conclude(r, target, R_NONE, 'cancelled', cancelled_error(true), progress, usage, 'null')
+  elseif event == 'COMPLETE' then
+    conclude(r, target, R_NONE, 'succeeded', 'null', progress, usage, output)
+  elseif event == 'TIMEOUT' then
+    conclude(r, target, R_TIMEOUT, 'timeout', err, progress, usage, 'null')
+  else
+    conclude(r, target, R_NONE, 'failed', err, progress, usage, 'null')
+  end
+  return {'ok', r.version, STATE[r.state]}
+end)

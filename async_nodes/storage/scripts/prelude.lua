@@ -1,0 +1,245 @@
+-- What every script starts with. KEYS[1] is the common start of all keys, such as "an:{0}:".
+-- The constants and the functions `read`, `packed` and `message` are generated from
+-- core/states.py, core/machine.py, storage/layout.py and the Celery message templates.
+-- Keys are described in storage/keys.py. Every script works through its rows one by one: checks
+-- first, then writes, one verdict per row, and a row that is sent again changes nothing.
+--@constants@
+local B = KEYS[1]
+local clock = redis.call('TIME')
+local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
+
+local function trim(column) return (string.match(column, '^[^ %z]*')) end
+local function key_of(id) return B .. 't:' .. id end
+
+-- ISO 8601 in UTC with milliseconds, or null for 0. Days to date after Howard Hinnant,
+-- "chrono-Compatible Low-Level Date Algorithms" (civil_from_days).
+local days = {}
+local function iso(ms)
+  if ms <= 0 then return 'null' end
+  local seconds = math.floor(ms / 1000)
+  local day, rest = math.floor(seconds / 86400), seconds % 86400
+  local date = days[day]
+  if not date then
+    local z = day + 719468
+    local era = math.floor(z / 146097)
+    local doe = z - era * 146097
+    local yoe = math.floor((doe - math.floor(doe / 1460) + math.floor(doe / 36524)
+      - math.floor(doe / 146096)) / 365)
+    local doy = doe - (365 * yoe + math.floor(yoe / 4) - math.floor(yoe / 100))
+    local mp = math.floor((5 * doy + 2) / 153)
+    local month = mp < 10 and mp + 3 or mp - 9
+    local year = yoe + era * 400 + (month <= 2 and 1 or 0)
+    date = string.format('%04d-%02d-%02d', year, month, doy - math.floor((153 * mp + 2) / 5) + 1)
+    days[day] = date
+  end
+  return string.format('"%sT%02d:%02d:%02d.%03dZ"', date, math.floor(rest / 3600),
+    math.floor(rest / 60) % 60, rest % 60, ms % 1000)
+end
+
+local function head(r)
+  local json = string.format('{"task_id":"%s","state":"%s","reason":%s,"version":%d,'
+    .. '"attempt":%d,"losses":%d,"created_at":%s,"started_at":%s,"finished_at":%s,'
+    .. '"next_attempt_at":%s,"expires_at":%s,"output_bytes":%d,', r.id, STATE[r.state],
+    REASON[r.reason], r.version, r.attempt, r.losses, iso(r.created_at), iso(r.started_at),
+    iso(r.finished_at), iso(r.next_attempt_at), iso(r.expires_at), r.output_bytes)
+  return json .. string.rep(' ', HEAD - #json)
+end
+
+-- Write the control block, and the head when the public document changed.
+local function save_control(r) redis.call('SETRANGE', key_of(r.id), 0, packed(r)) end
+local function save(r)
+  save_control(r)
+  redis.call('SETRANGE', key_of(r.id), r.json_at, head(r))
+end
+
+local function bump(r)
+  r.version = r.version + 1
+  r.seq = 0
+end
+
+local function emit(r, kind, json)
+  redis.call('PUBLISH', B .. 's:' .. r.id, string.format('%d-%d %s ', r.version, r.seq, kind) .. json)
+end
+local function emit_state(r)
+  emit(r, 'state', string.format('{"state":"%s","reason":%s,"attempt":%d,"version":%d,"at":%s,'
+    .. '"next_attempt_at":%s}', STATE[r.state], REASON[r.reason], r.attempt, r.version, iso(now),
+    iso(r.next_attempt_at)))
+end
+
+-- The part of the document that grows: attempts, then the payloads. Shorter text is padded.
+local function write_end(r, entry, progress, err, usage, output)
+  local text = entry .. '],"progress":' .. progress .. ',"error":' .. err .. ',"usage":' .. usage
+    .. ',"output":' .. output .. '}'
+  local size = r.attempts_end + #text
+  if size < r.size then text = text .. string.rep(' ', r.size - size) else r.size = size end
+  redis.call('SETRANGE', key_of(r.id), r.attempts_end, text)
+  r.attempts_end = r.attempts_end + #entry
+  r.dirty = (progress ~= 'null' or err ~= 'null') and 1 or 0
+end
+
+local function entry_of(r, outcome, err)
+  return string.format('%s{"attempt":%d,"queued_at":%s,"started_at":%s,"finished_at":%s,'
+    .. '"outcome":"%s","error":', r.attempt > 1 and ',' or '', r.attempt, iso(r.queued_at),
+    iso(r.started_at), iso(now), outcome) .. err .. string.format(',"versions":[%d,%d,%d]}',
+    r.queued_version, r.started_version, r.version)
+end
+
+local function problem(code, kind, text, retryable)
+  return string.format('{"code":"%s","type":"%s","message":"%s","retryable":%s}', code, kind, text,
+    retryable and 'true' or 'false')
+end
+
+-- Dispatch: the one place where a message is put into a list, and the admission gate before it.
+local function push(r, front)
+  r.queued = 1
+  redis.call(front and 'RPUSH' or 'LPUSH', QUEUE[r.list],
+    message(r.list, r.id, string.format('%d', r.dispatch), string.format('%d', now), r.timeout))
+  redis.call('ZADD', B .. 'q:' .. LISTS[r.list], now, r.id)
+end
+
+local function slot_of(r) return LISTS[r.list] .. ':' .. trim(r.tenant) end
+
+local function dispatch(r, front)
+  r.dispatch = r.dispatch + 1
+  r.queued_at = now
+  r.queued_version = r.version
+  r.next_attempt_at = 0
+  r.redispatched = 0
+  if LIMIT > 0 then
+    local slot = slot_of(r)
+    if not front and tonumber(redis.call('HGET', B .. 'gate', slot) or '0') >= LIMIT then
+      r.queued = 2
+      redis.call('RPUSH', B .. 'park:' .. slot, r.id)
+      return
+    end
+    redis.call('HINCRBY', B .. 'gate', slot, 1)
+  end
+  push(r, front)
+end
+
+-- The task's message no longer counts: it was claimed, or its task ended while it was out.
+local function undispatch(r)
+  if r.queued == 0 then return end
+  local slot, parked = slot_of(r), r.queued == 2
+  r.queued = 0
+  if parked then
+    redis.call('LREM', B .. 'park:' .. slot, 1, r.id)
+    return
+  end
+  redis.call('ZREM', B .. 'q:' .. LISTS[r.list], r.id)
+  if LIMIT == 0 then return end
+  if redis.call('HINCRBY', B .. 'gate', slot, -1) >= LIMIT then return end
+  local waiting = redis.call('LPOP', B .. 'park:' .. slot)
+  local next_one = waiting and read(waiting)
+  if next_one and next_one.queued == 2 then
+    redis.call('HINCRBY', B .. 'gate', slot, 1)
+    push(next_one)
+    save_control(next_one)
+  end
+end
+
+-- Forget whom the task ran at and what would have woken it.
+local function detach(r)
+  if r.state == S_RUNNING then redis.call('SREM', B .. 'r:' .. trim(r.worker), r.id) end
+  undispatch(r)
+  if r.next_attempt_at > 0 then redis.call('ZREM', B .. 'due', 'w:' .. r.id) end
+end
+
+local function bury(r)
+  redis.call('ZADD', B .. 'dead', now, r.id)
+  redis.call('ZREMRANGEBYRANK', B .. 'dead', 0, -10001)
+end
+
+-- Enter a terminal state. `outcome` closes the running attempt.
+local function conclude(r, state, reason, outcome, err, progress, usage, output)
+  detach(r)
+  local was_running = r.state == S_RUNNING
+  if r.deadline > 0 then redis.call('ZREM', B .. 'due', 'd:' .. r.id) end
+  if r.cancel == 1 then redis.call('ZREM', B .. 'due', 'c:' .. r.id) end
+  bump(r)
+  r.state, r.reason = state, reason
+  r.finished_at, r.expires_at, r.next_attempt_at = now, now + r.ttl, 0
+  r.output_bytes = output == 'null' and 0 or #output
+  write_end(r, was_running and entry_of(r, outcome, err) or '', progress, err, usage, output)
+  save(r)
+  redis.call('PEXPIRE', key_of(r.id), r.ttl)
+  if r.stream == 1 then redis.call('PEXPIRE', B .. 'e:' .. r.id, r.ttl) end
+  if trim(r.idempotency) ~= '' then
+    redis.call('PEXPIRE', B .. 'k:' .. trim(r.tenant) .. ':' .. r.idempotency, r.ttl)
+  end
+  emit(r, 'done', '{}')
+end
+
+-- Go back from Running to Pending; `due` 0 dispatches at once.
+local function give_back(r, reason, outcome, err, due, front)
+  detach(r)
+  bump(r)
+  r.state, r.reason, r.next_attempt_at = S_PENDING, reason, due
+  write_end(r, entry_of(r, outcome, err), 'null', err, 'null', 'null')
+  if due > 0 then
+    redis.call('ZADD', B .. 'due', due, 'w:' .. r.id)
+  else
+    dispatch(r, front)
+  end
+  save(r)
+  emit_state(r)
+end
+
+local CANCELLED = '{"code":"cancelled","type":"TaskCancelled","message":"The task was cancelled",'
+  .. '"retryable":false,"stopped":%s}'
+local function cancelled_error(stopped) return string.format(CANCELLED, stopped and 'true' or 'false') end
+local DEADLINE = problem('deadline_exceeded', 'DeadlineExceeded', 'The deadline passed', false)
+
+-- The process that ran the task is gone.
+local function lose(r, isolated)
+  if not NEXT[r.state].LOST or r.state ~= S_RUNNING then return 'stale' end
+  if r.cancel == 1 then
+    conclude(r, NEXT[r.state].CANCEL, R_NONE, 'cancelled', cancelled_error(true), 'null', 'null', 'null')
+    return 'cancelled'
+  end
+  r.losses = r.losses + 1
+  r.spent = math.max(r.spent - 1, 0)
+  if isolated then r.deaths = r.deaths + 1 end
+  if r.deaths >= POISON_DEATHS then
+    conclude(r, S_FAILED, R_POISON, 'lost', problem('poison', 'Poison',
+      'The task killed the process that ran it alone, ' .. r.deaths .. ' times', false),
+      'null', 'null', 'null')
+    bury(r)
+    return 'poison'
+  end
+  if r.deadline > 0 and now >= r.deadline then
+    conclude(r, NEXT[r.state].TIMEOUT, R_DEADLINE, 'lost', DEADLINE, 'null', 'null', 'null')
+    return 'deadline'
+  end
+  give_back(r, R_LOST, 'lost', problem('node_failed', 'WorkerLost',
+    'The process that ran the task ended', true), 0)
+  return 'lost'
+end
+
+-- A message that nobody will bring: send another, or give up after max_dispatches.
+local function send_again(r)
+  if r.redispatched >= r.max_dispatches then
+    conclude(r, NEXT[r.state].ERROR, R_UNDISPATCHED, '', problem('dispatch_exhausted',
+      'DispatchExhausted', 'No worker claimed the task', true), 'null', 'null', 'null')
+    bury(r)
+    return 'exhausted'
+  end
+  r.dispatch = r.dispatch + 1
+  r.redispatched = r.redispatched + 1
+  push(r)
+  save_control(r)
+  return 'again'
+end
+
+local function each(stride, handle)
+  local verdicts = {}
+  for first = 1, #ARGV, stride do
+    local ok, verdict = pcall(handle, unpack(ARGV, first, first + stride - 1))
+    if not ok then
+      if type(verdict) == 'table' then verdict = verdict.err end
+      verdict = {'error', tostring(verdict)}
+    end
+    verdicts[#verdicts + 1] = verdict
+  end
+  return verdicts
+end
