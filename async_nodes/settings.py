@@ -32,19 +32,30 @@ DEFAULT_RESULT_BACKEND: Final = "redis://localhost:6379/2"
 
 # Variables of that prefix which Celery's own processes read or set; they are no settings.
 CELERY_PROCESS_VARIABLES: Final = frozenset(
-    CELERY + name
-    for name in (
-        "BENCH BENCH_EVERY CONFIG_MODULE CUSTOM_WORKER_POOL LOADER LOG_FILE LOG_LEVEL LOG_REDIRECT"
-        " LOG_REDIRECT_LEVEL RDB_HOST RDB_PORT RDBSIG SKIP_CHECKS TRACE_APP"
-    ).split()
+    {
+        "CELERY_BENCH",
+        "CELERY_BENCH_EVERY",
+        "CELERY_CONFIG_MODULE",
+        "CELERY_CUSTOM_WORKER_POOL",
+        "CELERY_LOADER",
+        "CELERY_LOG_FILE",
+        "CELERY_LOG_LEVEL",
+        "CELERY_LOG_REDIRECT",
+        "CELERY_LOG_REDIRECT_LEVEL",
+        "CELERY_RDBSIG",
+        "CELERY_RDB_HOST",
+        "CELERY_RDB_PORT",
+        "CELERY_SKIP_CHECKS",
+        "CELERY_TRACE_APP",
+    }
 )
-# Values of undeclared Celery names are read as JSON where they are JSON ("4", "true", "null"), but
-# a password "1234" or a database "1" in one of these stays text.
-TEXT_ENDINGS: Final = (
-    "_URL _BACKEND _USER _USERNAME _PASSWORD _KEY _NAME _PREFIX _HOST _VHOST"
-    " _QUEUE _EXCHANGE _SERIALIZER _FORMAT _DATEFMT _ID _TOKEN"
-).split()
-
+# A Celery name that settings.py does not declare is read as JSON where it is JSON (4, true, null);
+# what holds text by nature stays text, so that a password may be 1234.
+TEXT: Final = re.compile(
+    r"_(URL|BACKEND|USER|USERNAME|PASSWORD|KEY|NAME|PREFIX|HOST|VHOST|QUEUE|EXCHANGE|SERIALIZER"
+    r"|FORMAT|DATEFMT|ID|TOKEN)$"
+)
+SECRET: Final = re.compile(r"(api_key|password|secret|secret_access_key|security_key|token)$")
 TRUE: Final = frozenset({"1", "true", "yes", "on"})
 FALSE: Final = frozenset({"0", "false", "no", "off"})
 
@@ -125,7 +136,10 @@ class Settings:
             for name, value in values.items()
             if name.startswith(CELERY)
         }
-        ours["redis_url"] = store_url(values)
+        ours["redis_url"] = store_url(values, environ)
+        for name in ("imports", "egress_allow"):
+            words = ours.get(name, ())
+            ours[name] = read_tuple(words) if isinstance(words, str) else tuple(words)
         for name in ("soft_time_limit", "time_limit"):
             if celery.get(f"task_{name}") is not None:
                 ours[name] = celery[f"task_{name}"]
@@ -150,14 +164,8 @@ class Settings:
     def shown(self) -> dict[str, Any]:
         """Return the values for a person to read: plain JSON types, secrets masked."""
         values = {f.name: getattr(self, f.name) for f in fields(self)}
-        values["celery"] = {
-            name: masked(value) if isinstance(value, str) else value
-            for name, value in sorted(self.celery.items())
-            if not name.endswith(("password", "secret_access_key"))
-        }
-        values["redis_url"] = masked(self.redis_url) if self.redis_url else None
-        values["api_key"] = "***" if self.api_key else None
-        return values
+        shown: dict[str, Any] = without_secrets(values)
+        return shown
 
 
 SETTING_NAMES: Final = frozenset(
@@ -176,13 +184,23 @@ def check(settings: Settings) -> None:
     """
     for name, valid, wanted in RULES:
         value = getattr(settings, name)
-        if value is not None and not valid(value):
+        if value is not None and not holds(valid, value):
             shown = "the value given" if name == "api_key" else repr(value)
             raise invalid(OURS + name.upper(), f"{wanted}, not {shown}")
-    soft, hard = settings.soft_time_limit, settings.time_limit
-    if not 0 < soft < hard:
-        message = f"must be above 0 and below CELERY_TASK_TIME_LIMIT ({hard:g}), not {soft:g}"
+    limits = (settings.soft_time_limit, settings.time_limit)
+    if not holds(lambda pair: 0 < pair[0] < pair[1], limits):
+        message = (
+            f"must be above 0 and below CELERY_TASK_TIME_LIMIT, not {limits[0]} and {limits[1]}"
+        )
         raise invalid("CELERY_TASK_SOFT_TIME_LIMIT", message)
+
+
+def holds(rule: Callable[[Any], bool], value: object) -> bool:
+    """Tell whether ``value`` passes ``rule``; one of another type does not."""
+    try:
+        return rule(value)
+    except (AttributeError, TypeError):
+        return False
 
 
 def is_port(value: object) -> bool:
@@ -193,7 +211,7 @@ def is_port(value: object) -> bool:
 def is_host_and_port(value: str) -> bool:
     """Tell whether ``value`` reads ``host:port``, an IPv6 host in brackets."""
     found = re.fullmatch(r"(?:\[[0-9A-Fa-f:.]+\]|[^\s:/@\[\]]+):([0-9]{1,5})", value)
-    return found is not None and 0 < int(found[1]) and is_port(int(found[1]))
+    return found is not None and int(found[1]) > 0 and is_port(int(found[1]))
 
 
 def is_module_name(value: str) -> bool:
@@ -248,6 +266,12 @@ def apply_environment(
     declared = {name: value for name, value in namespace.items() if is_setting(name)}
     namespace["DECLARED"] = MappingProxyType(declared)
     namespace.update(resolve(declared, os.environ if environ is None else environ))
+    if environ is None:
+        # Celery reads these two from the environment itself, past the module, and does not know
+        # redis-py's spelling of a unix socket.
+        for name in ("CELERY_BROKER_URL", "CELERY_RESULT_BACKEND"):
+            if os.environ.get(name, "").strip():
+                os.environ[name] = namespace[name]
 
 
 def declarations(module: object) -> Mapping[str, Any]:
@@ -276,17 +300,18 @@ def resolve(declared: Mapping[str, Any], environ: Mapping[str, str]) -> dict[str
     return values
 
 
-def store_url(values: Mapping[str, Any]) -> str | None:
+def store_url(values: Mapping[str, Any], environ: Mapping[str, str]) -> str | None:
     """Return where the store is, None when nobody chose a server.
 
-    A broker address that is not the shipped one was chosen, so the store goes there too: on one
-    server a submit is one transaction.
+    A broker address that is in the environment, or is not the shipped one, was chosen, so the
+    store goes there too: on one server a submit is one transaction.
     """
     url = values.get(OURS + "REDIS_URL")
     if url:
         return redis_py_url(url)
     broker = values.get("CELERY_BROKER_URL")
-    return redis_py_url(broker) if broker and broker != DEFAULT_BROKER_URL else None
+    chosen = environ.get("CELERY_BROKER_URL", "").strip() or broker != DEFAULT_BROKER_URL
+    return redis_py_url(broker) if broker and chosen else None
 
 
 def parse(name: str, text: str, *, like: object = None) -> Any:
@@ -312,7 +337,7 @@ def parse(name: str, text: str, *, like: object = None) -> Any:
 
 def guess(name: str, text: str) -> Any:
     """Return ``text`` as the JSON value it spells, unless ``name`` holds text by nature."""
-    if name.endswith(tuple(TEXT_ENDINGS)):
+    if TEXT.search(name):
         return text
     try:
         return json.loads(text)
@@ -355,7 +380,7 @@ def read_mapping(text: str) -> dict[str, Any]:
     """Read a JSON object."""
     value = json.loads(text)
     if not isinstance(value, dict):
-        raise ValueError(text)
+        raise ValueError(text)  # noqa: TRY004 - the text is wrong, not the caller's type
     return value
 
 
@@ -555,3 +580,14 @@ def query(options: Mapping[str, str]) -> str:
 def masked(url: str) -> str:
     """Return an address without its password, for logs and messages."""
     return re.sub(r"(://[^/?#@:]*):[^@/]*(?:/[^@]*)?@", r"\1:***@", url)
+
+
+def without_secrets(value: Any, name: str = "") -> Any:
+    """Return a copy of ``value``, of the setting ``name``, in JSON types and without passwords."""
+    if isinstance(value, Mapping):
+        return {key: without_secrets(item, str(key)) for key, item in sorted(value.items())}
+    if isinstance(value, (list, tuple)):
+        return [without_secrets(item, name) for item in value]
+    if value is not None and SECRET.search(name):
+        return "***"
+    return masked(value) if isinstance(value, str) else value
