@@ -1,0 +1,195 @@
+"""A Redis connection for native threads and forked children (part of the step *store*).
+
+One command at a time, on a socket gevent never touches: the lease thread renews through it while
+the hub is stuck, prefork children use it in place of their parent's. In a greenlet it would stop
+the whole loop; greenlets take `PipelinedConnection`.
+"""
+
+from __future__ import annotations
+
+import os
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+from gevent.monkey import get_original
+from redis.exceptions import ResponseError
+
+from async_nodes.storage.native_stream import NativeStream, open_stream
+from async_nodes.storage.redis_address import unconnected
+from async_nodes.storage.redis_errors import NotSent, OutcomeUnknown
+from async_nodes.storage.resp import INCOMPLETE, Argument, Reply, new_reader, pack
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+# Under gevent the patched ones belong to greenlets and do not work across native threads.
+_allocate_lock = get_original("_thread", "allocate_lock")
+_sleep = get_original("time", "sleep")
+_BACKOFF_FIRST, _BACKOFF_MOST = 0.05, 1.0
+
+
+class BlockingConnection:
+    """Talk to Redis from any native thread; callers take turns.
+
+    Connects at the first call, and again within later calls when the connection was lost. A forked
+    child makes its own connection by itself.
+
+    Args:
+        url: `redis://`, `rediss://` or `unix://`, as redis-py takes it.
+        timeout: seconds a call takes at most when it names no other, connecting included.
+        connect_timeout: seconds one attempt to connect may take of that.
+        client_name: shown by CLIENT LIST.
+
+    Raises:
+        AsyncNodesError: `invalid_setting` when the URL is wrong.
+
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        timeout: float = 0.8,
+        connect_timeout: float = 1.0,
+        client_name: str | None = None,
+    ) -> None:
+        self._options = unconnected(url, connect_timeout=connect_timeout, client_name=client_name)
+        self._timeout = timeout
+        self._connect_timeout = connect_timeout
+        self._stream: NativeStream | None = None
+        self._reader = new_reader()
+        self._lock: Any = _allocate_lock()
+        self._pid = os.getpid()
+        self._closed = False
+
+    def call(self, *args: Argument, timeout: float | None = None) -> Reply:
+        """Send one command and return its reply; the whole thread waits.
+
+        Args:
+            args: the command, one item per word.
+            timeout: seconds for everything: taking turns, connecting, the reply.
+
+        Raises:
+            ResponseError: the server answered with an error (subclass by its prefix).
+            NotSent: the command did not leave this process.
+            OutcomeUnknown: it may have, and its reply will not be read.
+            TypeError, ValueError: the command cannot be packed.
+
+        """
+        reply = self._exchange(pack(args), 1, timeout)[0]
+        if isinstance(reply, ResponseError):
+            raise reply
+        return reply
+
+    def call_many(
+        self, commands: Sequence[Sequence[Argument]], *, timeout: float | None = None
+    ) -> list[Reply]:
+        """Send commands back to back and return their replies, error replies as values."""
+        if not commands:
+            return []
+        return self._exchange(b"".join([pack(args) for args in commands]), len(commands), timeout)
+
+    def close(self) -> None:
+        """Close for good; a call of another thread ends first."""
+        with self._own_lock():
+            self._closed = True
+            self._drop()
+
+    def _own_lock(self) -> Any:
+        if self._pid != os.getpid():
+            # Forked: the lock may be held by a thread that does not exist here, and the socket
+            # is the parent's conversation.
+            self._pid = os.getpid()
+            self._lock = _allocate_lock()
+            self._drop()
+        return self._lock
+
+    def _exchange(self, payload: bytes, expected: int, timeout: float | None) -> list[Reply]:
+        limit = self._timeout if timeout is None else timeout
+        deadline = monotonic() + limit
+        lock = self._own_lock()
+        if not lock.acquire(timeout=max(limit, 0.0)):
+            raise NotSent("another thread holds the Redis connection")
+        try:
+            stream = self._connected(deadline)
+            try:
+                stream.send(payload, deadline)
+                return self._read(stream, expected, deadline)
+            except OSError as error:
+                self._drop()
+                if stream.touched:
+                    raise OutcomeUnknown(f"cut off before the answer: {error}") from error
+                raise NotSent(f"not sent: {error}") from error
+            except BaseException:
+                # A soft time limit's exception in mid-reply: the stream would be out of step.
+                self._drop()
+                raise
+        finally:
+            lock.release()
+
+    def _read(self, stream: NativeStream, expected: int, deadline: float) -> list[Reply]:
+        replies: list[Reply] = []
+        while True:
+            while len(replies) < expected and (reply := self._reader.gets()) is not INCOMPLETE:
+                replies.append(reply)
+            if len(replies) == expected:
+                return replies
+            data = stream.receive(deadline)
+            if not data:
+                raise ConnectionResetError("the server closed the connection")
+            self._reader.feed(data)
+
+    def _connected(self, deadline: float) -> NativeStream:
+        if self._closed:
+            raise NotSent("the connection was closed by this process")
+        if self._stream is not None and self._stream.is_closed_by_peer():
+            self._drop()
+        backoff = _BACKOFF_FIRST
+        while self._stream is None:
+            try:
+                self._stream = self._open(min(deadline, monotonic() + self._connect_timeout))
+            except OSError as error:
+                if monotonic() + backoff >= deadline:
+                    raise NotSent(f"Redis cannot be reached: {error}") from error
+                _sleep(backoff)
+                backoff = min(_BACKOFF_MOST, backoff * 2)
+        return self._stream
+
+    def _open(self, deadline: float) -> NativeStream:
+        self._reader = new_reader()
+        stream = open_stream(self._options, deadline)
+        try:
+            commands = self._handshake()
+            stream.send(b"".join([pack(args) for args in commands]), deadline)
+            for reply in self._read(stream, len(commands), deadline):
+                if isinstance(reply, ResponseError):
+                    _refuse(reply)
+        except BaseException:
+            stream.close()
+            raise
+        return stream
+
+    def _handshake(self) -> list[tuple[Argument, ...]]:
+        """Return what a new connection says first: one write for all, to save round trips."""
+        options = self._options
+        commands: list[tuple[Argument, ...]] = []
+        if options.username or options.password:
+            names = (options.username,) if options.username else ()
+            commands.append(("AUTH", *names, options.password or ""))
+        if options.client_name:
+            commands.append(("CLIENT", "SETNAME", options.client_name))
+        if options.db:
+            commands.append(("SELECT", options.db))
+        # A loading server accepts connections too; only this answer says that it serves.
+        return [*commands, ("PING",)]
+
+    def _drop(self) -> None:
+        stream, self._stream = self._stream, None
+        if stream is not None:
+            stream.close()
+
+
+def _refuse(reply: ResponseError) -> None:
+    if reply.status_code == "LOADING":
+        raise ConnectionRefusedError(str(reply))  # worth another try within the same call
+    raise NotSent(f"the Redis server refused the connection: {reply}")

@@ -1,0 +1,87 @@
+"""What can go wrong between this process and Redis (part of the step *store*).
+
+    AsyncNodesError
+    └── StoreUnavailable      the server did not answer; the base of all below
+        ├── NotSent           the command certainly did not reach the server: safe to send again
+        ├── StoreBusy         too many commands wait already; this one was not queued
+        └── OutcomeUnknown    the command may or may not have run: send it again only if that is
+                              harmless, or ask the server what happened
+
+An answer that *is* an error (`NOSCRIPT …`, `READONLY …`) is no failure of the connection: it is
+raised as redis-py's own `ResponseError` or the subclass for its prefix.
+"""
+
+from __future__ import annotations
+
+from redis.exceptions import (
+    AskError,
+    ClusterDownError,
+    ExecAbortError,
+    MasterDownError,
+    MovedError,
+    NoPermissionError,
+    NoScriptError,
+    OutOfMemoryError,
+    ReadOnlyError,
+    ResponseError,
+    TryAgainError,
+)
+
+from async_nodes.core.errors import AsyncNodesError
+
+_PREFIXES: dict[str, type[ResponseError]] = {
+    "ASK": AskError,
+    "CLUSTERDOWN": ClusterDownError,
+    "EXECABORT": ExecAbortError,
+    "MASTERDOWN": MasterDownError,
+    "MOVED": MovedError,
+    "NOPERM": NoPermissionError,
+    "NOSCRIPT": NoScriptError,
+    "OOM": OutOfMemoryError,
+    "READONLY": ReadOnlyError,
+    "TRYAGAIN": TryAgainError,
+}
+# These read "slot host:port" from the message and do not take the prefix along.
+_REDIRECTS = frozenset({"ASK", "MOVED"})
+
+
+class StoreUnavailable(AsyncNodesError):  # noqa: N818 - named as the catalogue names it
+    """Report that Redis did not answer.
+
+    Args:
+        detail: what happened this time.
+        retry_after: seconds after which a new try makes sense.
+
+    """
+
+    catalogue_code = "store_unavailable"
+
+    def __init__(self, detail: str, *, retry_after: float = 1.0) -> None:
+        super().__init__(self.catalogue_code, detail, retry_after=retry_after)
+
+
+class NotSent(StoreUnavailable):
+    """Report a command that certainly did not reach the server."""
+
+
+class StoreBusy(StoreUnavailable):
+    """Report a command that was not even queued, because too much waits already."""
+
+    catalogue_code = "store_busy"
+
+
+class OutcomeUnknown(StoreUnavailable):
+    """Report a command that may have run although its answer will never be read."""
+
+    catalogue_code = "outcome_unknown"
+
+
+def reply_error(message: str) -> ResponseError:
+    """Return the exception for an error reply, chosen by the reply's first word.
+
+    The message keeps the prefix (redirections apart); `status_code` holds it too.
+    """
+    prefix, _, rest = message.partition(" ")
+    code = prefix if prefix.isupper() else None
+    kind = _PREFIXES.get(prefix, ResponseError)
+    return kind(rest if prefix in _REDIRECTS else message, status_code=code)
