@@ -42,7 +42,7 @@ class DataDirectory:
     """Hold the paths below one data directory; nothing is created before `prepare`."""
 
     def __init__(self, data_dir: str | Path) -> None:
-        self.path = Path(os.path.realpath(Path(data_dir).expanduser())) / "redis"
+        self.path = Path(os.path.realpath(Path(data_dir).expanduser() / "redis"))
         self.pid_file = self.path / "redis.pid"
         self.config_file = self.path / "redis.conf"
         self.log_file = self.path / "redis.log"
@@ -51,20 +51,15 @@ class DataDirectory:
         """Create what is missing and return the path for the socket.
 
         Raises:
-            AsyncNodesError: `data_dir_busy` when the directory belongs to another user,
-                `redis_failed` when it cannot be made or written.
+            AsyncNodesError: `data_dir_busy` when the directory belongs to another user.
+            OSError: it cannot be made or written.
 
         """
-        try:
-            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            _make_private(self.path)
-            socket = self._socket_path()
-            if not os.access(self.path, os.R_OK | os.W_OK | os.X_OK):
-                raise PermissionError(f"{self.path} is not writable")
-        except OSError as error:
-            message = f"The data directory cannot be used: {error}. Set ASYNC_NODES_DATA_DIR."
-            raise AsyncNodesError("redis_failed", message) from error
-        return str(socket)
+        self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _make_private(self.path)
+        if not os.access(self.path, os.R_OK | os.W_OK | os.X_OK):
+            raise PermissionError(f"{self.path} is not writable")
+        return str(self._socket_path())
 
     def try_lock(self) -> int | None:
         """Return a descriptor that holds the lock, or None when a living server has it."""

@@ -57,9 +57,10 @@ _CONFIG: Final[Mapping[str, str]] = {
     "proc-title-template": "async-nodes redis",
     "loglevel": "notice",
 }
-#: Together shorter than the title: a server overwrites its arguments with the title and marks a
-#: shorter one with a full stop. The file is in the server's working directory.
-_ARGV = ("redis", "redis.conf")
+#: Shorter than the title, which replaces them: a server marks a shorter title with a full stop.
+#: "-" reads the configuration from stdin. As an argument its path would be a pattern: one with
+#: "?" in it matches nothing, and the server would run with its defaults, on a TCP port.
+_ARGV = ("redis", "-")
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,10 +169,17 @@ class EmbeddedServer:
         if self.is_running():
             return
         self._forget()
-        socket = self._directory.prepare()
         began = time.monotonic()
-        while not self._launch_or_share(socket, began):
-            time.sleep(_LONGEST_PAUSE)
+        try:
+            socket = self._directory.prepare()
+            while not self._launch_or_share(socket, began):
+                time.sleep(_LONGEST_PAUSE)
+        except OSError as error:
+            message = (
+                f"The data directory {self._directory.path} cannot be used: {error}. "
+                "Set ASYNC_NODES_DATA_DIR to another one."
+            )
+            raise AsyncNodesError("redis_failed", message) from error
 
     def stop(self, *, timeout: float = 10.0) -> None:
         """End the server if this process owns it; a shared one is only let go.
@@ -270,12 +278,16 @@ class EmbeddedServer:
         environ = {k: v for k, v in os.environ.items() if not k.startswith("ASYNC_NODES_")}
         environ["LC_ALL"] = "C"
         try:
-            with self._directory.log_file.open("ab") as log:
+            with (
+                self._directory.config_file.open("rb") as configuration,
+                self._directory.log_file.open("ab") as log,
+            ):
                 return lifeline.popen(
                     list(_ARGV),
                     executable=binary.path,
                     env=environ,
                     cwd=self._directory.path,
+                    stdin=configuration,
                     stdout=log,
                     stderr=subprocess.STDOUT,
                     pass_fds=(lock,),
