@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import difflib
 import importlib
-import json
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping, MutableMapping
@@ -20,9 +19,19 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
-from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlencode, urlsplit
 
 from async_nodes.core.errors import AsyncNodesError
+from async_nodes.core.redacted import without_secrets
+from async_nodes.core.redis_urls import is_redis, kombu_url, redis_py_url
+from async_nodes.core.setting_values import invalid_setting, parse, read_tuple
+
+__all__ = [
+    "Settings",
+    "apply_environment",
+    "kombu_url",
+    "redis_py_url",
+    "refuse_unknown_celery_names",
+]
 
 CELERY: Final = "CELERY_"
 OURS: Final = "ASYNC_NODES_"
@@ -49,15 +58,23 @@ CELERY_PROCESS_VARIABLES: Final = frozenset(
         "CELERY_TRACE_APP",
     }
 )
-# A Celery name that settings.py does not declare is read as JSON where it is JSON (4, true, null);
-# what holds text by nature stays text, so that a password may be 1234.
-TEXT: Final = re.compile(
-    r"_(URL|BACKEND|USER|USERNAME|PASSWORD|KEY|NAME|PREFIX|HOST|VHOST|QUEUE|EXCHANGE|SERIALIZER"
-    r"|FORMAT|DATEFMT|ID|TOKEN)$"
-)
-SECRET: Final = re.compile(r"(api_key|password|secret|secret_access_key|security_key|token)$")
-TRUE: Final = frozenset({"1", "true", "yes", "on"})
-FALSE: Final = frozenset({"0", "false", "no", "off"})
+
+# Our names and their types; the values declared in settings.py are often None.
+OUR_TYPES: Final[Mapping[str, type]] = {
+    "ASYNC_NODES_API_KEY": str,
+    "ASYNC_NODES_API_KEY_FILE": str,
+    "ASYNC_NODES_DATA_DIR": str,
+    "ASYNC_NODES_EGRESS_ALLOW": tuple,
+    "ASYNC_NODES_HOST": str,
+    "ASYNC_NODES_IMPORTS": tuple,
+    "ASYNC_NODES_KEY_PREFIX": str,
+    "ASYNC_NODES_LEASE_SECONDS": float,
+    "ASYNC_NODES_METRICS_PORT": int,
+    "ASYNC_NODES_PORT": int,
+    "ASYNC_NODES_REDIS_URL": str,
+    "ASYNC_NODES_SHUTDOWN_SECONDS": float,
+    "ASYNC_NODES_TRANSPORT": str,
+}
 
 
 # -- the object ------------------------------------------------------------------------------------
@@ -119,31 +136,17 @@ class Settings:
         """
         declared = declarations(importlib.import_module("settings") if module is None else module)
         values = resolve(declared, environ)
-        ours = {
-            name.removeprefix(OURS).lower(): value
-            for name, value in values.items()
-            if name.startswith(OURS) and value is not None
-        }
-        key_file = ours.pop("api_key_file", None)
-        if key_file is not None:
-            if "api_key" in ours:
-                raise invalid(OURS + "API_KEY", "set it or ASYNC_NODES_API_KEY_FILE, not both")
-            ours["api_key"] = read_key(key_file)
-        ours.setdefault("data_dir", default_data_dir(environ))
-        ours["data_dir"] = str(Path(ours["data_dir"]).expanduser().absolute())
         celery = {
             name.removeprefix(CELERY).lower(): value
             for name, value in values.items()
             if name.startswith(CELERY)
         }
-        ours["redis_url"] = store_url(values, environ)
-        for name in ("imports", "egress_allow"):
-            words = ours.get(name, ())
-            ours[name] = read_tuple(words) if isinstance(words, str) else tuple(words)
-        for name in ("soft_time_limit", "time_limit"):
-            if celery.get(f"task_{name}") is not None:
-                ours[name] = celery[f"task_{name}"]
-        return cls(celery=MappingProxyType(celery), **ours)
+        limits = {
+            name: celery[f"task_{name}"]
+            for name in ("soft_time_limit", "time_limit")
+            if celery.get(f"task_{name}") is not None
+        }
+        return cls(celery=MappingProxyType(celery), **limits, **our_fields(values, environ))
 
     @property
     def broker_url(self) -> str:
@@ -168,13 +171,6 @@ class Settings:
         return shown
 
 
-SETTING_NAMES: Final = frozenset(
-    OURS + f.name.upper()
-    for f in fields(Settings)
-    if f.name not in {"celery", "soft_time_limit", "time_limit"}
-) | {OURS + "API_KEY_FILE"}
-
-
 def check(settings: Settings) -> None:
     """Refuse a value that cannot work.
 
@@ -186,13 +182,13 @@ def check(settings: Settings) -> None:
         value = getattr(settings, name)
         if value is not None and not holds(valid, value):
             shown = "the value given" if name == "api_key" else repr(value)
-            raise invalid(OURS + name.upper(), f"{wanted}, not {shown}")
+            raise invalid_setting(OURS + name.upper(), f"{wanted}, not {shown}")
     limits = (settings.soft_time_limit, settings.time_limit)
     if not holds(lambda pair: 0 < pair[0] < pair[1], limits):
         message = (
             f"must be above 0 and below CELERY_TASK_TIME_LIMIT, not {limits[0]} and {limits[1]}"
         )
-        raise invalid("CELERY_TASK_SOFT_TIME_LIMIT", message)
+        raise invalid_setting("CELERY_TASK_SOFT_TIME_LIMIT", message)
 
 
 def holds(rule: Callable[[Any], bool], value: object) -> bool:
@@ -289,8 +285,14 @@ def is_setting(name: str) -> bool:
 def resolve(declared: Mapping[str, Any], environ: Mapping[str, str]) -> dict[str, Any]:
     """Return the values in force: ``environ`` over ``declared``, the one Redis address spread."""
     given = {name: text for name, text in environ.items() if is_setting(name) and text.strip()}
-    refuse_unknown((n for n in (*declared, *given) if n.startswith(OURS)), SETTING_NAMES)
-    values = {**declared, **{n: parse(n, t, like=declared.get(n)) for n, t in given.items()}}
+    refuse_unknown((n for n in (*declared, *given) if n.startswith(OURS)), OUR_TYPES)
+    values = {
+        **declared,
+        **{n: parse(n, t, like=OUR_TYPES.get(n, declared.get(n))) for n, t in given.items()},
+    }
+    if "global_keyprefix" in (values.get("CELERY_BROKER_TRANSPORT_OPTIONS") or ()):
+        why = "may not hold global_keyprefix: set ASYNC_NODES_KEY_PREFIX, which every key obeys"
+        raise invalid_setting("CELERY_BROKER_TRANSPORT_OPTIONS", why)
     url = values.get(OURS + "REDIS_URL")
     for name in ("CELERY_BROKER_URL", "CELERY_RESULT_BACKEND"):
         if url and name not in given:
@@ -298,6 +300,29 @@ def resolve(declared: Mapping[str, Any], environ: Mapping[str, str]) -> dict[str
         elif is_redis(values.get(name)):
             values[name] = kombu_url(values[name])
     return values
+
+
+def our_fields(values: Mapping[str, Any], environ: Mapping[str, str]) -> dict[str, Any]:
+    """Return the fields of `Settings` that the ``ASYNC_NODES_*`` values in force stand for."""
+    ours = {
+        name.removeprefix(OURS).lower(): value
+        for name, value in values.items()
+        if name.startswith(OURS) and value is not None
+    }
+    key_file = ours.pop("api_key_file", None)
+    if key_file is not None:
+        if "api_key" in ours:
+            raise invalid_setting(
+                OURS + "API_KEY", "is set, so ASYNC_NODES_API_KEY_FILE must not be"
+            )
+        ours["api_key"] = read_key(key_file)
+    for name in ("imports", "egress_allow"):
+        words = ours.get(name, ())
+        ours[name] = read_tuple(words) if isinstance(words, str) else tuple(words)
+    data_dir = Path(ours.get("data_dir") or default_data_dir(environ))
+    ours["data_dir"] = str(data_dir.expanduser().absolute())
+    ours["redis_url"] = store_url(values, environ)
+    return ours
 
 
 def store_url(values: Mapping[str, Any], environ: Mapping[str, str]) -> str | None:
@@ -314,120 +339,14 @@ def store_url(values: Mapping[str, Any], environ: Mapping[str, str]) -> str | No
     return redis_py_url(broker) if broker and chosen else None
 
 
-def parse(name: str, text: str, *, like: object = None) -> Any:
-    """Return ``text``, the value of variable ``name``, in the type of the declared value ``like``.
-
-    Lists are comma separated or JSON, mappings are JSON. A name without a declared type is read by
-    our own types, or for Celery's names as JSON where it is JSON.
-
-    Raises:
-        AsyncNodesError: ``invalid_setting``: the text is not of that type.
-
-    """
-    text = text.strip()
-    kind = OUR_TYPES.get(name) or type(like)
-    reader = READERS.get(kind)
-    if reader is None:
-        return text if name.startswith(OURS) else guess(name, text)
-    try:
-        return reader(text)
-    except ValueError:
-        raise invalid(name, f"must be {WANTED[kind]}, not {text!r}") from None
-
-
-def guess(name: str, text: str) -> Any:
-    """Return ``text`` as the JSON value it spells, unless ``name`` holds text by nature."""
-    if TEXT.search(name):
-        return text
-    try:
-        return json.loads(text)
-    except ValueError:
-        return text
-
-
-def read_bool(text: str) -> bool:
-    """Read true/false in the spellings people use."""
-    word = text.lower()
-    if word not in TRUE | FALSE:
-        raise ValueError(text)
-    return word in TRUE
-
-
-def read_float(text: str) -> float:
-    """Read a finite number."""
-    number = float(text)
-    if number - number != 0:  # infinite or not a number
-        raise ValueError(text)
-    return number
-
-
-def read_list(text: str) -> list[Any]:
-    """Read a JSON list or comma separated words."""
-    if text.startswith("["):
-        value = json.loads(text)
-        if not isinstance(value, list):
-            raise ValueError(text)
-        return value
-    return [word.strip() for word in text.split(",") if word.strip()]
-
-
-def read_tuple(text: str) -> tuple[Any, ...]:
-    """Read what `read_list` reads."""
-    return tuple(read_list(text))
-
-
-def read_mapping(text: str) -> dict[str, Any]:
-    """Read a JSON object."""
-    value = json.loads(text)
-    if not isinstance(value, dict):
-        raise ValueError(text)  # noqa: TRY004 - the text is wrong, not the caller's type
-    return value
-
-
-READERS: Final[Mapping[type, Callable[[str], Any]]] = {
-    bool: read_bool,
-    int: int,
-    float: read_float,
-    list: read_list,
-    tuple: read_tuple,
-    dict: read_mapping,
-    str: str,
-}
-WANTED: Final[Mapping[type, str]] = {
-    bool: "true or false",
-    int: "a whole number",
-    float: "a number",
-    list: "a comma separated list or JSON list",
-    tuple: "a comma separated list or JSON list",
-    dict: "a JSON object",
-    str: "text",
-}
-# Ours whose declared value does not show the type.
-OUR_TYPES: Final[Mapping[str, type]] = {
-    "ASYNC_NODES_API_KEY": str,
-    "ASYNC_NODES_API_KEY_FILE": str,
-    "ASYNC_NODES_DATA_DIR": str,
-    "ASYNC_NODES_EGRESS_ALLOW": tuple,
-    "ASYNC_NODES_HOST": str,
-    "ASYNC_NODES_IMPORTS": tuple,
-    "ASYNC_NODES_KEY_PREFIX": str,
-    "ASYNC_NODES_LEASE_SECONDS": float,
-    "ASYNC_NODES_METRICS_PORT": int,
-    "ASYNC_NODES_PORT": int,
-    "ASYNC_NODES_REDIS_URL": str,
-    "ASYNC_NODES_SHUTDOWN_SECONDS": float,
-    "ASYNC_NODES_TRANSPORT": str,
-}
-
-
 def read_key(path: str) -> str:
     """Return the key in the file ``path`` without the newline an editor leaves."""
     try:
         key = Path(path).expanduser().read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
-        raise invalid(OURS + "API_KEY_FILE", f"cannot be read: {error}") from error
+        raise invalid_setting(OURS + "API_KEY_FILE", f"cannot be read: {error}") from error
     if not key:
-        raise invalid(OURS + "API_KEY_FILE", f"names an empty file, {path}")
+        raise invalid_setting(OURS + "API_KEY_FILE", f"names an empty file, {path}")
     return key
 
 
@@ -471,123 +390,3 @@ def refuse_unknown_celery_names(names: Iterable[str], known: Iterable[str]) -> N
     """
     ours = (name for name in names if name.startswith(CELERY) and is_setting(name))
     refuse_unknown(ours, (CELERY + name.upper() for name in known))
-
-
-def invalid(name: str, why: str) -> AsyncNodesError:
-    """Return the error for a value that cannot work."""
-    return AsyncNodesError("invalid_setting", f"{name} {why}")
-
-
-# -- addresses -------------------------------------------------------------------------------------
-
-TCP: Final = frozenset({"redis", "rediss"})
-SOCKET: Final = frozenset({"unix", "redis+socket"})
-SENTINEL: Final = "sentinel"
-CERTIFICATE_WORDS: Final = {
-    "CERT_REQUIRED": "required",
-    "CERT_OPTIONAL": "optional",
-    "CERT_NONE": "none",
-}
-
-
-def is_redis(url: object) -> bool:
-    """Tell whether ``url`` is an address that `kombu_url` can spell."""
-    return isinstance(url, str) and url.partition("://")[0] in TCP | SOCKET
-
-
-def kombu_url(url: str) -> str:
-    """Return the address as kombu and Celery spell it.
-
-    A unix socket becomes ``redis+socket:///path?virtual_host=DB``. Options in the query that are
-    not about TLS are dropped: kombu takes those from ``broker_transport_options``. Sentinel
-    addresses are kombu's own and stay as they are.
-
-    Raises:
-        AsyncNodesError: ``invalid_setting``: not an address of a Redis server.
-
-    """
-    if url.startswith(SENTINEL + "://"):
-        return url
-    parts, options = address(url)
-    database = database_of(parts, options)
-    if parts.scheme in SOCKET:
-        path = quote(unquote(parts.path))
-        return f"redis+socket://{credentials(parts)}{path}?virtual_host={database}"
-    options = {name: value for name, value in options.items() if name.startswith("ssl_")}
-    if parts.scheme == "rediss":
-        # Celery refuses to guess; redis-py's own default is to check.
-        options.setdefault("ssl_cert_reqs", "required")
-    return f"{parts.scheme}://{parts.netloc}/{database}" + query(options)
-
-
-def redis_py_url(url: str) -> str:
-    """Return the address as redis-py spells it: ``unix:///path?db=DB`` for a unix socket.
-
-    Raises:
-        AsyncNodesError: ``invalid_setting``: not an address of one Redis server.
-
-    """
-    parts, options = address(url)
-    database = database_of(parts, options)
-    options = {n: v for n, v in options.items() if n not in {"db", "virtual_host"}}
-    if "ssl_cert_reqs" in options:
-        word = options["ssl_cert_reqs"]
-        options["ssl_cert_reqs"] = CERTIFICATE_WORDS.get(word, word)
-    if parts.scheme in SOCKET:
-        path = quote(unquote(parts.path))
-        return f"unix://{credentials(parts)}{path}{query({'db': str(database), **options})}"
-    return f"{parts.scheme}://{parts.netloc}/{database}{query(options)}"
-
-
-def address(url: str) -> tuple[SplitResult, dict[str, str]]:
-    """Split an address and its options, or refuse it without repeating a password."""
-    refused = invalid(
-        OURS + "REDIS_URL",
-        "and the Celery addresses must be redis://host:port/db, rediss://host:port/db, "
-        f"unix:///path?db=db or redis+socket:///path?virtual_host=db, not {masked(url)!r}",
-    )
-    try:
-        parts = urlsplit(url.strip())
-        _ = parts.port  # not a number: ValueError
-    except ValueError:
-        raise refused from None
-    on_socket = parts.scheme in SOCKET and len(parts.path) > 1 and not parts.hostname
-    on_tcp = parts.scheme in TCP and bool(parts.hostname)
-    if parts.fragment or not (on_socket or on_tcp):
-        raise refused
-    return parts, dict(parse_qsl(parts.query))
-
-
-def database_of(parts: SplitResult, options: Mapping[str, str]) -> int:
-    """Return the number of the database that an address names, 0 if none."""
-    path = "" if parts.scheme in SOCKET else parts.path.strip("/")
-    text = options.get("db") or options.get("virtual_host") or path or "0"
-    if not re.fullmatch(r"[0-9]{1,5}", text):
-        raise invalid(OURS + "REDIS_URL", f"names database {text!r}, which is not a number")
-    return int(text)
-
-
-def credentials(parts: SplitResult) -> str:
-    """Return ``user:password@`` of an address as it was written, or nothing."""
-    return parts.netloc.rpartition("@")[0] + "@" if "@" in parts.netloc else ""
-
-
-def query(options: Mapping[str, str]) -> str:
-    """Return ``options`` as the query of an address, or nothing."""
-    return f"?{urlencode(options)}" if options else ""
-
-
-def masked(url: str) -> str:
-    """Return an address without its password, for logs and messages."""
-    return re.sub(r"(://[^/?#@:]*):[^@/]*(?:/[^@]*)?@", r"\1:***@", url)
-
-
-def without_secrets(value: Any, name: str = "") -> Any:
-    """Return a copy of ``value``, of the setting ``name``, in JSON types and without passwords."""
-    if isinstance(value, Mapping):
-        return {key: without_secrets(item, str(key)) for key, item in sorted(value.items())}
-    if isinstance(value, (list, tuple)):
-        return [without_secrets(item, name) for item in value]
-    if value is not None and SECRET.search(name):
-        return "***"
-    return masked(value) if isinstance(value, str) else value
