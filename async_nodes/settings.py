@@ -58,6 +58,8 @@ CELERY_PROCESS_VARIABLES: Final = frozenset(
         "CELERY_TRACE_APP",
     }
 )
+# A setting that Celery 5.7 reads but does not list among its own.
+CELERY_UNLISTED: Final = frozenset({"result_backend_thread_safe"})
 
 # Our names and their types; the values declared in settings.py are often None.
 OUR_TYPES: Final[Mapping[str, type]] = {
@@ -220,7 +222,7 @@ RULES: Final[tuple[tuple[str, Callable[[Any], bool], str], ...]] = (
     ("host", lambda v: bool(v.strip()) and not set(v) & set(" /@"), "must be a host or address"),
     ("port", is_port, "must be 0 to 65535"),
     ("metrics_port", is_port, "must be 0 to 65535"),
-    ("imports", lambda v: all(map(is_module_name, v)), "must name modules, comma separated"),
+    ("imports", lambda v: all(map(is_module_name, v)), "must be modules, comma separated"),
     ("lease_seconds", lambda v: 3 <= v <= 3600, "must be 3 to 3600"),  # noqa: PLR2004 - as it says
     ("shutdown_seconds", lambda v: 0 <= v <= 86_400, "must be 0 to 86400"),  # noqa: PLR2004
     ("transport", lambda v: v in {"fast", "stock"}, "must be fast or stock"),
@@ -389,4 +391,4 @@ def refuse_unknown_celery_names(names: Iterable[str], known: Iterable[str]) -> N
 
     """
     ours = (name for name in names if name.startswith(CELERY) and is_setting(name))
-    refuse_unknown(ours, (CELERY + name.upper() for name in known))
+    refuse_unknown(ours, (CELERY + name.upper() for name in CELERY_UNLISTED.union(known)))
