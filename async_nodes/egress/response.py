@@ -184,7 +184,8 @@ def explain(error: BaseException, *, peer: str, wire: Wire) -> AsyncNodesError:
         return TerminalError(message, code="egress_failed")
     if isinstance(error, TimeoutError | ReadTimeoutError):
         return RetryableError(f"{peer} did not answer in time", code="egress_failed")
-    return RetryableError(f"the connection to {peer} failed: {error}", code="egress_failed")
+    said = error.args[0] if isinstance(error, HTTPError) and error.args else error
+    return RetryableError(f"the connection to {peer} failed: {said}", code="egress_failed")
 
 
 def _not_json(text: str) -> None:
