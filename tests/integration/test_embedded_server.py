@@ -8,6 +8,7 @@ import signal
 import stat
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -314,6 +315,40 @@ def test_a_foreign_holder_of_the_lock_is_refused(start: Start, tmp_path: Path) -
         with pytest.raises(AsyncNodesError, match="in use by another process") as caught:
             start(ready_timeout=0.3)
     assert caught.value.code == "data_dir_busy"
+
+
+def test_a_note_that_names_another_server_is_not_believed(start: Start, tmp_path: Path) -> None:
+    """A server that answers at the noted socket under another pid is not shared."""
+    other = start(tmp_path / "other")
+    (tmp_path / "redis").mkdir()
+    with (tmp_path / "redis" / "redis.pid").open("w") as file:
+        file.write(f"{os.getpid()}\n{other.socket_path}\n")
+        file.flush()
+        fcntl.flock(file, fcntl.LOCK_EX)
+        with pytest.raises(AsyncNodesError, match=f"in use by process {os.getpid()}"):
+            start(ready_timeout=0.3)
+
+
+def test_a_second_start_waits_while_the_first_loads(start: Start, tmp_path: Path) -> None:
+    """A server that is reading its data is waited for, not refused or started twice."""
+    server = start()
+    fill(server, 200)
+    server.stop()
+    slow = {"key-load-delay": "5000", "loading-process-events-interval-bytes": "1024"}
+    owner = EmbeddedServer(tmp_path, config=slow)
+    thread = threading.Thread(target=owner.start)
+    thread.start()
+    try:
+        while not (tmp_path / "redis" / "redis.pid").read_text():
+            time.sleep(0.01)
+        guest = start()
+        with client(guest) as store:
+            assert store.dbsize() == 200
+        thread.join()
+        assert (guest.pid, guest.is_owner, owner.is_owner) == (owner.pid, False, True)
+    finally:
+        thread.join()
+        owner.stop()
 
 
 @pytest.mark.parametrize("style", ["plain", "gevent", "thread"])
