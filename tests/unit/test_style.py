@@ -28,9 +28,9 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 @cache
 def files() -> tuple[Path, ...]:
-    """Return every file of the project that is text, tracked or about to be."""
+    """Return every file of the project that is text."""
     listed = subprocess.run(
-        ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"],
+        ["git", "ls-files", "-z"],
         cwd=ROOT,
         capture_output=True,
         check=True,
