@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from async_nodes.storage.redis_address import RedisPyConnection
 
 _socket_class, _getaddrinfo = get_original("socket", ["socket", "getaddrinfo"])
-_READ_BYTES = 64 * 1024
+# Large, because under a busy hub each system call costs the thread a turn of the GIL (5 ms).
+_READ_BYTES = 256 * 1024
 
 
 class NativeStream:

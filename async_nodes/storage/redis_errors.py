@@ -45,7 +45,7 @@ _PREFIXES: dict[str, type[ResponseError]] = {
 _REDIRECTS = frozenset({"ASK", "MOVED"})
 
 
-class StoreUnavailable(AsyncNodesError):  # noqa: N818 - named as the catalogue names it
+class StoreUnavailable(AsyncNodesError):
     """Report that Redis did not answer.
 
     Args:
