@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 from urllib.parse import urljoin
 
-from async_nodes.core.errors import TerminalError
+from async_nodes.core.errors import RetryableError, TerminalError
 from async_nodes.egress.response import FAILURES, Response, explain
 from async_nodes.egress.wire import Wire, connection
 from async_nodes.version import __version__
@@ -133,6 +133,8 @@ class Client:
                 when the client is closed meanwhile.
 
         """
+        if self._closed:
+            raise RetryableError("the client was closed", code="egress_failed")
         call = _call(method, url, headers, json=json, body=body)
         timeouts = self._timeouts if timeout is None else _timeouts(timeout)
         response = self._follow(call, timeouts)

@@ -24,7 +24,7 @@ MAX_URL = 8_192
 MAX_PORT = 65_535
 
 _FORBIDDEN = re.compile(r"[\x00-\x20\x7f-\xa0\u2028\u2029\\]")
-_HOST_NAME = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9._-]{0,252}[A-Za-z0-9_])?\.?")
+_HOST_NAME = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9._-]{0,252}[A-Za-z0-9_])?")
 # Characters that keep their meaning in a path or query; everything else is percent-encoded.
 _SAFE = "/:?#[]@!$&'()*+,;=%-._~|{}\"<>^`"
 
@@ -190,7 +190,7 @@ def _host(parts: SplitResult) -> str:
         return str(address)
     try:
         # The same mapping that browsers use for full-width digits and dots.
-        host = host.encode("idna").decode("ascii").lower()
+        host = host.encode("idna").decode("ascii").lower().removesuffix(".")
     except UnicodeError:
         _refuse("the URL's host name is not valid")
     if not _HOST_NAME.fullmatch(host):

@@ -162,7 +162,7 @@ class LineSplitter:
 
         """
         if self._after_cr and piece.startswith(b"\n"):
-            piece = piece[1:]
+            piece, self._after_cr = piece[1:], False
         if not piece:
             return []
         self._after_cr = piece.endswith(b"\r")
