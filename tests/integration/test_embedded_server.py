@@ -334,12 +334,14 @@ def test_a_second_start_waits_while_the_first_loads(start: Start, tmp_path: Path
     server = start()
     fill(server, 200)
     server.stop()
+    note = tmp_path / "redis" / "redis.pid"
+    note.write_text("")
     slow = {"key-load-delay": "5000", "loading-process-events-interval-bytes": "1024"}
     owner = EmbeddedServer(tmp_path, config=slow)
     thread = threading.Thread(target=owner.start)
     thread.start()
     try:
-        while not (tmp_path / "redis" / "redis.pid").read_text():
+        while thread.is_alive() and not note.read_text():
             time.sleep(0.01)
         guest = start()
         with client(guest) as store:
