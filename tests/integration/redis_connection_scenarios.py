@@ -179,7 +179,7 @@ def hang() -> None:
         server.stop()
         for result, seconds in together(50, lambda _: outcome(redis.call, "GET", "k")):
             assert isinstance(result, OutcomeUnknown)
-            assert 0.25 < seconds < 0.5, seconds
+            assert 0.25 < seconds < 1, seconds
         assert redis.connected
         result, _ = outcome(redis.call, "GET", "k", timeout=1)
         assert isinstance(result, OutcomeUnknown)
@@ -188,7 +188,7 @@ def hang() -> None:
         for result, seconds in together(50, lambda _: outcome(redis.call, "GET", "k")):
             assert isinstance(result, NotSent)
             assert result.code == "store_unavailable"
-            assert 0.25 < seconds < 0.5, seconds
+            assert 0.25 < seconds < 1, seconds
         server.resume()
         assert redis.call("ECHO", "back", timeout=3) == b"back"
 
@@ -216,14 +216,14 @@ def restart() -> None:
         gevent.sleep(0.05)
         result, seconds = outcome(redis.call, "GET", "k", timeout=0.3)
         assert isinstance(result, NotSent)
-        assert seconds < 0.5
+        assert seconds < 1
         assert server.path in result.detail
         waiting = gevent.spawn(redis.call, "ECHO", "patient", timeout=5)
         gevent.sleep(1.5)  # let the back-off reach its longest
         server.start()
         start = time.monotonic()
         assert waiting.get() == b"patient"
-        assert time.monotonic() - start < 1.2
+        assert time.monotonic() - start < 2.5
         assert redis.stats.connects == 2
 
 
@@ -283,9 +283,9 @@ def killed_greenlets() -> None:
         killing = gevent.spawn(killer)
         together(100, talk)
         killing.get()
-        assert kinds["answered"] > 1000, kinds
-        assert kinds["timeout"] > 100, kinds
-        assert kinds["killed"] > 100, kinds
+        assert kinds["answered"] > 200, kinds
+        assert kinds["timeout"] > 20, kinds
+        assert kinds["killed"] > 40, kinds
         assert redis.call("ECHO", "after") == b"after"
         assert redis.stats.waiting == 0
         assert redis.stats.connects == 1
@@ -314,7 +314,7 @@ def bounds() -> None:
         assert isinstance(result, StoreBusy)
         assert result.code == "store_busy"
         assert result.status == 503
-        assert seconds < 0.05
+        assert seconds < 0.2
         result, _ = outcome(redis.call_many, [("GET", "k")] * 2)
         assert isinstance(result, StoreBusy)
         server.resume()
@@ -327,7 +327,7 @@ def bounds() -> None:
         gevent.sleep(0.05)
         result, seconds = outcome(redis.call, "SET", "l", b"y" * 1000)
         assert isinstance(result, StoreBusy)
-        assert seconds < 0.05
+        assert seconds < 0.2
         server.resume()
         assert first.get() == b"OK"
         assert redis.call("SET", "l", b"y" * (2 * MIB)) == b"OK"
@@ -405,6 +405,20 @@ def half_answered() -> None:
         assert {type(result) for result in results[1:]} == {OutcomeUnknown}
 
 
+def answered_before_a_failed_write() -> None:
+    def answer_and_go(client: Any) -> None:
+        client.recv(1000)
+        client.sendall(b":1\r\n")
+        client.shutdown(socket.SHUT_RDWR)
+        # Written in this very turn of the loop, before the answer above has been read.
+        calls.append(gevent.spawn(outcome, redis.call, "INCR", "b", timeout=3))
+
+    with impostor(answer_and_go) as redis:
+        calls = [gevent.spawn(outcome, redis.call, "INCR", "a", timeout=3)]
+        assert calls[0].get()[0] == 1
+        assert isinstance(calls[1].get()[0], NotSent)
+
+
 def not_redis() -> None:
     def refuse(client: Any) -> None:
         client.recv(1000)
@@ -414,7 +428,7 @@ def not_redis() -> None:
         result, seconds = outcome(redis.call, "GET", "k")
         assert isinstance(result, OutcomeUnknown)
         assert "RESP" in result.detail
-        assert seconds < 0.5
+        assert seconds < 1
 
 
 def posted() -> None:
@@ -451,7 +465,7 @@ def handshake() -> None:
             assert isinstance(result, NotSent)
             assert "password" in result.detail
             assert "swordfish" not in result.detail
-            assert seconds < 0.5
+            assert seconds < 1
             redis.close()
 
 
@@ -491,11 +505,26 @@ def native_thread() -> None:
         start = time.monotonic()
         busy(1.5)
         assert not failures, failures
-        assert len([at for at in renewals if at < start + 1.5]) >= 15, len(renewals)
-        # The hub, free again, may use the same connection too (and is held up meanwhile).
+        assert len([at for at in renewals if at < start + 1.5]) >= 5, len(renewals)
         while len(renewals) < 20:
             gevent.sleep(0.01)
         assert lease.call("GET", "lease") == b"20"
+
+        def contend() -> None:
+            try:
+                for turn in range(300):
+                    assert lease.call("ECHO", turn, timeout=5) == b"%d" % turn
+            except BaseException as error:  # noqa: BLE001 - shown by the main thread
+                failures.append(error)
+            ended.append(True)
+
+        ended: list[bool] = []
+        for _ in range(3):
+            get_original("_thread", "start_new_thread")(contend, ())
+        contend()  # the hub may use the same connection too, and is held up meanwhile
+        while len(ended) < 4:
+            gevent.sleep(0.01)
+        assert not failures, failures
 
 
 def native_reconnect() -> None:
@@ -520,7 +549,7 @@ def native_reconnect() -> None:
         assert results[0][0] == b"PONG"
         assert results[-2][0] == b"PONG"
         assert {type(r) for r, _ in results[:-1]} <= {bytes, NotSent, OutcomeUnknown}
-        assert max(seconds for _, seconds in results[:-1]) < 0.8
+        assert max(seconds for _, seconds in results[:-1]) < 1.5
 
 
 def misuse() -> None:
@@ -551,7 +580,7 @@ def closing() -> None:
         redis.close()
         result, seconds = waiting.get()
         assert isinstance(result, OutcomeUnknown)
-        assert seconds < 0.5
+        assert seconds < 1
         assert isinstance(outcome(redis.call, "GET", "k")[0], NotSent)
         server.resume()
 
@@ -609,7 +638,9 @@ def tls() -> None:
         assert BlockingConnection(trusted, timeout=5).call("GET", "k") == value
 
         get_original("_thread", "start_new_thread")(talk, ())
-        busy(1.5)
+        until = time.monotonic() + 10
+        while not native and time.monotonic() < until:
+            pass  # the hub gets no turn
         assert native == [value[:100_000]], [str(item)[:200] for item in native]
         for kind in (PipelinedConnection, BlockingConnection):
             result, _ = outcome(kind(url).call, "GET", "k")
@@ -669,16 +700,16 @@ def blocking_failures() -> None:
         server.stop()
         result, seconds = outcome(redis.call, "GET", "k")
         assert isinstance(result, OutcomeUnknown)
-        assert 0.25 < seconds < 0.5
+        assert 0.25 < seconds < 1
         result, seconds = outcome(redis.call, "GET", "k")
         assert isinstance(result, NotSent), result
-        assert 0.2 < seconds < 0.5
+        assert 0.2 < seconds < 1
         server.resume()
         assert redis.call("ECHO", "late") == b"late"
         server.kill()
         result, seconds = outcome(redis.call, "GET", "k")
         assert isinstance(result, NotSent)
-        assert seconds < 0.5
+        assert seconds < 1
         server.start()
         assert redis.call("ECHO", "back") == b"back"
 

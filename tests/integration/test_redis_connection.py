@@ -121,8 +121,9 @@ def test_a_cut_tells_unsent_from_unknown() -> None:
 
 @on_valkey
 def test_replies_before_a_cut_still_count() -> None:
-    """Of three calls, the one answered before the close succeeds."""
+    """An answer in the socket is read although the connection, or a later write, has failed."""
     play("half_answered")
+    play("answered_before_a_failed_write")
 
 
 @on_valkey
@@ -169,7 +170,7 @@ def test_an_idle_connection_does_not_keep_the_program_alive() -> None:
 
 @on_valkey
 def test_a_native_thread_reaches_redis_while_the_hub_is_stuck() -> None:
-    """A lease is renewed every 50 ms during a busy loop of 1.5 s."""
+    """A lease is renewed every 50 ms during a busy loop of 1.5 s; threads and hub may share."""
     play("native_thread")
 
 
