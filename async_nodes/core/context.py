@@ -2,8 +2,9 @@
 
 A `ScopeContext` never changes; `with_value` returns a child that holds its parent, and a look-up
 walks the chain (its cost is the depth). Because nothing is ever written in place there is nothing
-to lock, to bind or to unbind: a greenlet, a thread or an asyncio task sees the snapshot that was
-current where it was started. To another process a scope travels as headers.
+to lock, to bind or to unbind. A thread and a greenlet start with the empty scope and take one over
+with `scope`; an asyncio task starts with its maker's. To another process a scope travels as
+headers.
 """
 
 from __future__ import annotations
