@@ -67,7 +67,11 @@ class Server:
         self.process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Self:
-        self.start()
+        try:
+            self.start()
+        except BaseException:
+            self.__exit__()
+            raise
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -600,7 +604,11 @@ def idle_program() -> None:
 
 
 def tls() -> None:
-    directory = tempfile.mkdtemp(prefix="an-")
+    with tempfile.TemporaryDirectory(prefix="an-") as directory:
+        tls_with(directory)
+
+
+def tls_with(directory: str) -> None:
     key, certificate = f"{directory}/key", f"{directory}/certificate"
     subprocess.run(
         [
@@ -646,7 +654,6 @@ def tls() -> None:
             result, _ = outcome(kind(url).call, "GET", "k")
             assert isinstance(result, NotSent)
             assert "CERTIFICATE_VERIFY_FAILED" in result.detail
-    shutil.rmtree(directory)
 
 
 # -- the blocking connection, in a process gevent has not touched -------------------------------
