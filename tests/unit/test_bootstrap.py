@@ -302,8 +302,11 @@ def test_a_moved_checkout_is_made_anew(ready: Checkout) -> None:
     moved = ready.root.with_name("else where")
     ready.root.rename(moved)
     ready.root = moved
+    stale = moved / ".venv" / "bin" / "some-script"
+    stale.touch()
 
     assert ready.run("x")[0] == 7
+    assert not stale.exists()
     assert str(moved) in ready.asked()[0]
     assert ready.run("x")[2] == ""
 
