@@ -12,13 +12,13 @@ import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from async_nodes.core.context import EMPTY, ScopeContext
 from async_nodes.egress.client import Client
 from async_nodes.egress.guard import Guard
 
 if TYPE_CHECKING:
     from collections.abc import Callable, MutableMapping
 
-    from async_nodes.core.context import ScopeContext
 
 MAX_PROGRESS_TEXT = 1_000
 
@@ -69,7 +69,7 @@ class NodeContext:
     trace_id: str = ""
     traceparent: str = ""
     deadline: float | None = None
-    scope: ScopeContext | None = None
+    scope: ScopeContext = EMPTY
     http: Client = field(default_factory=_closed_network)
     on_progress: Callable[[float, str], None] = _ignore
     on_usage: Callable[[dict[str, int]], None] = _ignore

@@ -36,7 +36,7 @@ _FINAL_CODES = frozenset({"insufficient_quota", "billing_hard_limit_reached"})
 Output = dict[str, Any] | str | None
 
 
-@node("llm.chat", redact=("api_key",))
+@node("llm.chat", redact=("api_key",), coalesce=0.02)
 def llm_chat(  # noqa: PLR0913 - the inputs of a chat completion
     ctx: NodeContext,
     base_url: str,

@@ -45,6 +45,7 @@ class NodeSpec:
         compensate: called with ``(ctx, record)`` after the task has failed or was cancelled.
         redact: inputs that no record shows.
         description: one sentence for people; the docstring's first line when not given.
+        coalesce: seconds within which text chunks are joined into one; 0 sends each by itself.
         inputs: validation and schema of the inputs.
         injects_context: whether the body takes ``ctx``.
 
@@ -59,6 +60,7 @@ class NodeSpec:
     compensate: Compensation | None
     redact: frozenset[str]
     description: str
+    coalesce: float
     inputs: Inputs
     injects_context: bool
 
@@ -88,6 +90,7 @@ def node(
     compensate: Compensation | None = None,
     redact: tuple[str, ...] = (),
     description: str = "",
+    coalesce: float = 0.0,
 ) -> Callable[[Function], Function]:
     """Register a function as a node.
 
@@ -105,6 +108,8 @@ def node(
         compensate: undoes what a failed or cancelled task has left.
         redact: names of inputs that are kept out of records and logs.
         description: one sentence for people.
+        coalesce: seconds within which text chunks are joined into one, for bodies that yield
+            many small pieces.
 
     Raises:
         AsyncNodesError: ``invalid_node``, when the node is declared, for anything that could
@@ -125,6 +130,7 @@ def node(
                 compensate=compensate,
                 redact=redact,
                 description=description,
+                coalesce=coalesce,
             )
         )
         return function

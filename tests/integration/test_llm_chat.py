@@ -164,7 +164,7 @@ def test_closing_the_body_closes_the_models_socket(server: ModelServer) -> None:
     left = time.time()
     stream.close()
 
-    assert _disconnect(server)["noticed_at"] - left < 0.2
+    assert _disconnect(server, since=left)["noticed_at"] - left < 0.2
 
 
 def test_cancel_from_another_thread_closes_the_models_socket(server: ModelServer) -> None:
@@ -186,7 +186,7 @@ def test_cancel_from_another_thread_closes_the_models_socket(server: ModelServer
         list(spec.function(ctx, **inputs))
 
     assert time.time() - cancelled[0] < 0.2
-    assert _disconnect(server)["noticed_at"] - cancelled[0] < 0.2
+    assert _disconnect(server, since=cancelled[0])["noticed_at"] - cancelled[0] < 0.2
 
 
 def test_killing_the_greenlet_closes_the_models_socket(server: ModelServer) -> None:
@@ -195,8 +195,7 @@ def test_killing_the_greenlet_closes_the_models_socket(server: ModelServer) -> N
         from gevent import monkey; monkey.patch_all()
         import sys, time, gevent
         from async_nodes.nodes import invoke
-        from async_nodes.nodes import invoke
-from async_nodes.nodes.registry import registry
+        from async_nodes.nodes.registry import registry
         from async_nodes.testing.harness import Outcome
 
         netloc, spec, outcome = sys.argv[1], registry(())["llm.chat"], Outcome()
@@ -220,19 +219,20 @@ from async_nodes.nodes.registry import registry
     )
 
     assert done.stdout, done.stderr
-    seen = _disconnect(server)
+    killed = float(done.stdout)
+    seen = _disconnect(server, since=killed)
     assert seen["tokens"] == 20
-    assert seen["noticed_at"] - float(done.stdout) < 0.2
+    assert seen["noticed_at"] - killed < 0.2
 
 
-def _disconnect(server: ModelServer) -> dict[str, Any]:
+def _disconnect(server: ModelServer, *, since: float) -> dict[str, Any]:
     end = time.monotonic() + 5
     while time.monotonic() < end:
-        stats = server.stats()
-        if stats["live"] == 0 and stats["disconnects"]:
-            return stats["disconnects"][-1]  # type: ignore[no-any-return]
+        for seen in server.stats()["disconnects"]:
+            if seen["noticed_at"] >= since:
+                return seen  # type: ignore[no-any-return]
         time.sleep(0.005)
-    raise AssertionError(stats)
+    raise AssertionError(server.stats())
 
 
 @pytest.mark.parametrize(
