@@ -1,0 +1,227 @@
+"""Step 1, submit: the whole story of a task from a request's bytes to the store's transaction.
+
+Checks the request, gives it an id, composes what is stored (once, in the form in which it will be
+served) and hands it to the store. Knows nothing of HTTP or Redis.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from async_nodes.core import strict_json
+from async_nodes.core.contracts import iso
+from async_nodes.core.ports import Submission, Tasks
+from async_nodes.core.priority import list_of
+from async_nodes.core.states import NodeState
+from async_nodes.dispatch.request import MAX_TIMEOUT_MS, SubmitRequest, parse
+
+if TYPE_CHECKING:
+    from async_nodes.core.ids import IdSource
+    from async_nodes.nodes import NodeSpec
+    from async_nodes.settings import Settings
+
+IDEMPOTENCY_DIGITS: Final = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Submitted:
+    """Tell what became of a request.
+
+    Attributes:
+        task_id: the task, an earlier one when `replayed`.
+        version, state: of its record now.
+        created_ms: milliseconds since 1970, by the store's clock.
+        replayed: an earlier request with the same key had made it.
+
+    """
+
+    task_id: str
+    version: int
+    state: NodeState
+    created_ms: int
+    replayed: bool
+
+    @property
+    def created_at(self) -> str:
+        """Return the time of creation as the record shows it."""
+        return iso(self.created_ms)
+
+
+class Submitter:
+    """Accept tasks.
+
+    Args:
+        store: where they go.
+        ids: makes their ids.
+        registry: the nodes by name.
+        settings: for the default time-out.
+        clock: seconds since 1970; what a deadline is compared with.
+
+    """
+
+    def __init__(
+        self,
+        store: Tasks,
+        ids: IdSource,
+        registry: Mapping[str, NodeSpec],
+        settings: Settings,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._store = store
+        self._ids = ids
+        self._registry = registry
+        self._default_timeout_ms = round(settings.soft_time_limit * 1000)
+        self._clock = clock
+
+    def submit(
+        self,
+        raw: bytes,
+        *,
+        tenant: str,
+        idempotency_key: str = "",
+        traceparent: str | None = None,
+        scope: Mapping[str, Any] | None = None,
+    ) -> Submitted:
+        """Accept the task that a request's body asks for; when it returns, the task is stored.
+
+        Args:
+            raw: the body, JSON.
+            tenant: whose task it is.
+            idempotency_key: the client's own name for this request, empty for none.
+            traceparent: the caller's trace (W3C).
+            scope: values that travel with the task.
+
+        Raises:
+            AsyncNodesError: ``not_json``, ``invalid_request``, ``invalid_inputs``,
+                ``unknown_node``, ``idempotency_mismatch``; ``store_unavailable`` when nothing
+                was accepted; ``outcome_unknown`` with ``task_id``.
+
+        """
+        now_ms = int(self._clock() * 1000)
+        request = parse(raw, self._registry, now_ms=now_ms)
+        submission = compose(
+            request,
+            task_id=self._ids.make(now_ms),
+            tenant=tenant,
+            default_timeout_ms=self._default_timeout_ms,
+            idempotency=digest_of_key(tenant, idempotency_key) if idempotency_key else "",
+            traceparent=traceparent,
+            scope=scope,
+        )
+        accepted = self._store.submit(submission)
+        state = NodeState.PENDING
+        if accepted.replayed:
+            earlier = self._store.read(accepted.task_id)
+            state = earlier.state if earlier else state
+        return Submitted(
+            accepted.task_id, accepted.version, state, accepted.created_ms, accepted.replayed
+        )
+
+
+def compose(
+    request: SubmitRequest,
+    *,
+    task_id: str,
+    tenant: str,
+    default_timeout_ms: int,
+    idempotency: str = "",
+    traceparent: str | None = None,
+    scope: Mapping[str, Any] | None = None,
+) -> Submission:
+    """Return what the store keeps of a request, byte for byte.
+
+    Redacted inputs stand in the public part as ``[redacted]`` and only the worker's part has
+    them; otherwise the inputs are stored once, as the client's own bytes.
+    """
+    spec = request.spec
+    timeout_ms = request.timeout_ms or _timeout_of(spec, default_timeout_ms)
+    private = {
+        "node": spec.name,
+        "retry": request.retry.to_json() if request.retry else None,
+        "scope": dict(scope) if scope else None,
+        "traceparent": traceparent,
+    }
+    hidden, shown = b"", request.raw_inputs
+    if spec.redact:
+        redacted = spec.redacted(request.inputs)
+        if redacted != request.inputs:
+            hidden, shown = request.raw_inputs, strict_json.dumps(redacted)
+    before = _tail(request, task_id, timeout_ms, traceparent)
+    return Submission(
+        task_id=task_id,
+        tenant=tenant,
+        list_name=list_of(spec.kind, request.priority),
+        private=_compact(private, b'"inputs":' + hidden if hidden else b""),
+        tail=b"".join((before, shown, b",")),
+        inputs_at=len(before),
+        inputs_len=0 if hidden else len(shown),
+        timeout_ms=timeout_ms,
+        ttl_ms=request.ttl_ms,
+        delay_ms=request.delay_ms,
+        deadline_ms=request.deadline_ms,
+        idempotency=idempotency,
+        fingerprint=fingerprint(request) if idempotency else "-",
+    )
+
+
+def digest_of_key(tenant: str, key: str) -> str:
+    """Return what stands for a client's Idempotency-Key in the store; keys may hold secrets."""
+    text = f"{tenant}\0{key}".encode()
+    return hashlib.sha256(text).hexdigest()[:IDEMPOTENCY_DIGITS]
+
+
+def fingerprint(request: SubmitRequest) -> str:
+    """Return a digest of what a request asks for: equal for requests that mean the same.
+
+    Neither the layout of the JSON nor a default that is spelt out makes a difference. Defaults of
+    the node are left out, because a deploy may change them between two sendings.
+    """
+    meaning = {
+        "node": request.spec.name,
+        "inputs": request.inputs,
+        "priority": request.priority,
+        "timeout_ms": request.timeout_ms,
+        "deadline_ms": request.deadline_ms,
+        "retry": request.retry.to_json() if request.retry else None,
+        "delay_ms": request.delay_ms,
+        "ttl_ms": request.ttl_ms,
+        "tags": request.tags,
+        "metadata": request.metadata,
+    }
+    text = json.dumps(meaning, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _timeout_of(spec: NodeSpec, default_ms: int) -> int:
+    wanted = default_ms if spec.timeout is None else round(spec.timeout * 1000)
+    return min(max(wanted, 1), MAX_TIMEOUT_MS)
+
+
+def _tail(request: SubmitRequest, task_id: str, timeout_ms: int, traceparent: str | None) -> bytes:
+    """Return the immutable part of the document up to the inputs."""
+    link = f"/v1/tasks/{task_id}"
+    members = {
+        "node": request.spec.name,
+        "priority": request.priority,
+        "timeout_ms": timeout_ms,
+        "deadline": iso(request.deadline_ms) if request.deadline_ms else None,
+        "trace_id": traceparent.split("-")[1] if traceparent else None,
+        "parent_id": None,
+        "retry_of": None,
+        "tags": request.tags,
+        "metadata": request.metadata,
+        "links": {"self": link, "events": f"{link}/events", "cancel": f"{link}/cancel"},
+    }
+    return _compact(members, b'"inputs":')[1:-1]
+
+
+def _compact(members: Mapping[str, Any], last: bytes = b"") -> bytes:
+    """Return an object as compact JSON, with one more member that is JSON already."""
+    text = json.dumps(members, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    head = text[:-1].encode("utf-8")
+    return head + (b"," + last if last else b"") + b"}"
