@@ -78,6 +78,9 @@ TABLE: Mapping[tuple[NodeState, EventType], Transition] = MappingProxyType(
         (_S.RUNNING, _E.CHUNK): Transition(
             _S.RUNNING, persist=False, effects=(Effect.PUBLISH,)
         ),
+        (_S.RUNNING, _E.CANCEL_ASKED): Transition(
+            _S.RUNNING, persist=True, effects=(Effect.PUBLISH, Effect.TIMER)
+        ),
         (_S.RUNNING, _E.RETRY): Transition(
             _S.PENDING, persist=True, effects=(Effect.PUBLISH, Effect.TIMER)
         ),
@@ -121,6 +124,7 @@ class Event:
         at: when, in milliseconds since 1970, by the store's clock.
         due: for RETRY and WAIT, when the task is to be woken, in milliseconds; 0 for at once.
         isolated: for LOST, whether the process that died ran this task alone.
+        late: for ERROR, TIMEOUT and LOST of a running task, whether its deadline has passed.
         stopped: for CANCEL of a running task, whether the body is known to have stopped.
 
     """
@@ -129,6 +133,7 @@ class Event:
     at: int
     due: int = 0
     isolated: bool = False
+    late: bool = False
     stopped: bool = True
 
 
@@ -202,9 +207,11 @@ def decide(record: Snapshot, event: Event) -> Decision:
     if row is None:
         raise IllegalTransition(record.state, event.type)
     after = _MEANING[event.type](record, event, row.target)
-    if after.state is NodeState.FAILED and row.target is not NodeState.FAILED:
-        return Decision(after, (*_ENDED_BADLY, Effect.DEAD_LETTER))
-    return Decision(after, row.effects)
+    if after.state is row.target:
+        return Decision(after, row.effects)
+    # A loss that turned out to be the last one.
+    letter = (Effect.DEAD_LETTER,) if after.reason is Reason.POISON else ()
+    return Decision(after, (*_ENDED_BADLY, *letter))
 
 
 def advance(record: Snapshot, event: Event) -> Snapshot:
@@ -282,15 +289,20 @@ def _complete(record: Snapshot, event: Event, target: NodeState) -> Snapshot:
 
 
 def _error(record: Snapshot, event: Event, target: NodeState) -> Snapshot:
-    waiting = record.state is NodeState.PENDING
-    reason = Reason.UNDISPATCHED if waiting else Reason.NONE
+    reason = Reason.DEADLINE if event.late else Reason.NONE
+    if record.state is NodeState.PENDING:
+        reason = Reason.UNDISPATCHED
     return _ended(record, event, target, Outcome.FAILED, reason)
 
 
 def _timeout(record: Snapshot, event: Event, target: NodeState) -> Snapshot:
     waiting = record.state is NodeState.PENDING
-    reason = Reason.DEADLINE if waiting else Reason.TIMEOUT
+    reason = Reason.DEADLINE if waiting or event.late else Reason.TIMEOUT
     return _ended(record, event, target, Outcome.TIMEOUT, reason)
+
+
+def _cancel_asked(record: Snapshot, _event: Event, _target: NodeState) -> Snapshot:
+    return replace(_bumped(record), reason=Reason.CANCELLING)
 
 
 def _cancel(record: Snapshot, event: Event, target: NodeState) -> Snapshot:
@@ -314,18 +326,21 @@ def _lost(record: Snapshot, event: Event, target: NodeState) -> Snapshot:
     if record.state is NodeState.PENDING:
         return replace(record, dispatch=record.dispatch + 1)
     deaths = record.deaths + (1 if event.isolated else 0)
-    poison = deaths >= POISON_DEATHS
+    reason = Reason.DEADLINE if event.late else Reason.LOST
+    if deaths >= POISON_DEATHS:
+        reason = Reason.POISON
+    last = reason is not Reason.LOST
     lost = replace(
         _bumped(record),
-        state=NodeState.FAILED if poison else target,
-        reason=Reason.POISON if poison else Reason.LOST,
+        state=NodeState.FAILED if last else target,
+        reason=reason,
         losses=record.losses + 1,
         deaths=deaths,
         spent=record.spent - 1,
-        finished_at=event.at if poison else 0,
+        finished_at=event.at if last else 0,
     )
     closed = _attempt_closed(lost, event.at, Outcome.LOST)
-    return closed if poison else _dispatched(closed, event.at)
+    return closed if last else _dispatched(closed, event.at)
 
 
 def _release(record: Snapshot, event: Event, target: NodeState) -> Snapshot:
@@ -344,6 +359,7 @@ _MEANING = MappingProxyType(
         EventType.COMPLETE: _complete,
         EventType.ERROR: _error,
         EventType.TIMEOUT: _timeout,
+        EventType.CANCEL_ASKED: _cancel_asked,
         EventType.CANCEL: _cancel,
         EventType.RETRY: _retry,
         EventType.WAIT: _retry,

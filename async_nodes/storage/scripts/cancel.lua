@@ -8,7 +8,7 @@ return each(3, function(id, tenant, grace)
     conclude(r, NEXT[r.state].CANCEL, R_NONE, '', cancelled_error(true), 'null', 'null', 'null')
     return {'cancelled', r.version}
   end
-  if r.state ~= S_RUNNING then return {'finished', r.version, STATE[r.state]} end
+  if not NEXT[r.state].CANCEL_ASKED then return {'finished', r.version, STATE[r.state]} end
   if r.cancel == 0 then
     r.cancel, r.reason = 1, R_CANCELLING
     bump(r)
