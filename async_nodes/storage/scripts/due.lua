@@ -19,12 +19,14 @@ local function deadline(r, grace)
     redis.call('ZADD', B .. 'due', r.deadline + grace, 'd:' .. r.id)
     return
   else
+    void_fence(r)
     conclude(r, NEXT[r.state].TIMEOUT, R_DEADLINE, 'timeout', DEADLINE, 'null', 'null', 'null')
   end
   ended[#ended + 1] = r.id
 end
 local function give_up_waiting(r)
   if r.state ~= S_RUNNING or r.cancel == 0 then return end
+  void_fence(r)
   conclude(r, NEXT[r.state].CANCEL, R_NONE, 'cancelled', cancelled_error(false), 'null', 'null', 'null')
   ended[#ended + 1] = r.id
 end

@@ -1,7 +1,7 @@
 -- finish: end an attempt. Row: id, fence, event (COMPLETE | ERROR | RETRY | TIMEOUT | CANCEL |
 -- RELEASE), delay (ms before the next attempt), error, output, usage, progress (JSON or null).
 -- Writes t, e, k, r:<worker>, due, the list. Once a cancel was asked for, everything but COMPLETE
--- ends in Cancelled. Verdicts: ok version state | fenced state | gone.
+-- ends in Cancelled. Verdicts: ok version state | fenced version state | gone.
 return each(8, function(id, fence, event, delay, err, output, usage, progress)
   local r = read(id)
   if not r then return {'gone'} end
@@ -29,8 +29,10 @@ return each(8, function(id, fence, event, delay, err, output, usage, progress)
     conclude(r, target, R_NONE, 'succeeded', 'null', progress, usage, output)
   elseif event == 'TIMEOUT' then
     conclude(r, target, R_TIMEOUT, 'timeout', err, progress, usage, 'null')
-  else
+  elseif event == 'ERROR' then
     conclude(r, target, R_NONE, 'failed', err, progress, usage, 'null')
+  else
+    return {'error', event .. ' is no way to end an attempt'}
   end
   return {'ok', r.version, STATE[r.state]}
 end)

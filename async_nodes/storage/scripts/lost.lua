@@ -5,8 +5,13 @@
 return each(4, function(id, worker, dispatched, isolated)
   local r = read(id)
   if not r then return {'gone'} end
-  if r.state == S_RUNNING and r.worker == worker then return {lose(r, isolated == '1')} end
-  if r.state == S_PENDING and r.queued == 1 and r.dispatch == tonumber(dispatched) then
+  dispatched = tonumber(dispatched)
+  if r.state == S_RUNNING and r.worker == worker then
+    -- The same row sent again may find the worker's next attempt, which is well.
+    if dispatched ~= 0 and dispatched ~= r.dispatch then return {'stale'} end
+    return {lose(r, isolated == '1')}
+  end
+  if r.state == S_PENDING and r.queued == 1 and r.dispatch == dispatched then
     return {send_again(r)}
   end
   return {'stale'}

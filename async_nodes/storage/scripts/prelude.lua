@@ -90,10 +90,18 @@ local function problem(code, kind, text, retryable)
 end
 
 -- Dispatch: the one place where a message is put into a list, and the admission gate before it.
+local function sent_at(text) return tonumber(string.match(text, '"an_at": ?(%d+)') or '0') end
 local function push(r, front)
+  local at = now
+  if front then
+    -- The sweeper takes what is first in a list for its oldest: a message put in front of others
+    -- may not look younger than they are, or all of them would count as vanished.
+    local first = redis.call('LINDEX', QUEUE[r.list], -1)
+    if first then at = math.min(now, sent_at(first)) end
+  end
   r.queued = 1
   redis.call(front and 'RPUSH' or 'LPUSH', QUEUE[r.list],
-    message(r.list, r.id, string.format('%d', r.dispatch), string.format('%d', now), r.timeout))
+    message(r.list, r.id, string.format('%d', r.dispatch), string.format('%d', at), r.timeout))
   redis.call('ZADD', B .. 'q:' .. LISTS[r.list], now, r.id)
 end
 
@@ -130,11 +138,14 @@ local function undispatch(r)
   if LIMIT == 0 then return end
   if redis.call('HINCRBY', B .. 'gate', slot, -1) >= LIMIT then return end
   local waiting = redis.call('LPOP', B .. 'park:' .. slot)
-  local next_one = waiting and read(waiting)
-  if next_one and next_one.queued == 2 then
-    redis.call('HINCRBY', B .. 'gate', slot, 1)
-    push(next_one)
-    save_control(next_one)
+  while waiting do
+    local next_one = read(waiting)
+    if next_one and next_one.queued == 2 then
+      redis.call('HINCRBY', B .. 'gate', slot, 1)
+      push(next_one)
+      return save_control(next_one)
+    end
+    waiting = redis.call('LPOP', B .. 'park:' .. slot)
   end
 end
 
@@ -190,9 +201,13 @@ local CANCELLED = '{"code":"cancelled","type":"TaskCancelled","message":"The tas
 local function cancelled_error(stopped) return string.format(CANCELLED, stopped and 'true' or 'false') end
 local DEADLINE = problem('deadline_exceeded', 'DeadlineExceeded', 'The deadline passed', false)
 
+-- The task is taken from its owner, whose own ending, should it still come, is to be refused.
+local function void_fence(r) r.fence = string.rep(' ', 16) end
+
 -- The process that ran the task is gone.
 local function lose(r, isolated)
   if not NEXT[r.state].LOST or r.state ~= S_RUNNING then return 'stale' end
+  void_fence(r)
   if r.cancel == 1 then
     conclude(r, NEXT[r.state].CANCEL, R_NONE, 'cancelled', cancelled_error(true), 'null', 'null', 'null')
     return 'cancelled'

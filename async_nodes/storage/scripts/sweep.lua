@@ -34,7 +34,7 @@ end
 for list = 0, #LISTS do
   -- A message is missing only when the list's oldest entry is younger than it.
   local oldest = redis.call('LINDEX', QUEUE[list], -1)
-  local since = oldest and tonumber(string.match(oldest, '"an_at": ?(%d+)') or '0') or now
+  local since = oldest and sent_at(oldest) or now
   local horizon = math.min(since - 1, now - ack_timeout)
   local unclaimed = B .. 'q:' .. LISTS[list]
   for _, id in ipairs(redis.call('ZRANGEBYSCORE', unclaimed, '-inf', horizon, 'LIMIT', 0, most)) do
