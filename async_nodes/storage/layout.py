@@ -74,6 +74,7 @@ FIELDS: tuple[Field, ...] = (
     Field("ttl", *_TIME),  # ms to keep after the end
     Field("output_bytes", *_INT),
     Field("stream_bytes", *_INT),
+    Field("chunks", *_INT),  # number of the last chunk of this attempt
     Field("trimmed_version", *_INT),  # the last chunk that was dropped from the stream
     Field("trimmed_seq", *_INT),
     Field("json_at", *_INT),

@@ -37,6 +37,8 @@ MOST_RESCUED = 200
 DEADLINE_GRACE_MS = 5_000
 CANCEL_GRACE_MS = 5_000
 PAGE = 500
+FENCE_LENGTH, WORKER_LENGTH = 16, 40
+LEDGER_AGE_SECONDS = 60
 
 WEB_PATIENCE = 0.8
 """Seconds a request waits for the store before it answers 503."""
@@ -130,7 +132,18 @@ class RedisStore:
         return layout.parse(raw) if raw else None
 
     def claim(self, task_id: str, dispatch: int, *, worker: str, fence: str) -> Claim | Refused:
-        """Turn a message into the right to run its task once."""
+        """Turn a message into the right to run its task once.
+
+        Args:
+            task_id: the message's.
+            dispatch: the message's.
+            worker: the worker's id, at most 40 characters.
+            fence: 16 characters that no other claim has.
+
+        """
+        if len(fence) != FENCE_LENGTH or len(worker) > WORKER_LENGTH:
+            message = f"fence {fence!r} or worker {worker!r} does not fit the record"
+            raise ValueError(message)
         verdict = self._row("claim", (task_id, dispatch, worker.ljust(40), fence))
         if verdict[0] != b"run":
             return Refused(verdict[0].decode())
@@ -139,14 +152,23 @@ class RedisStore:
 
     def progress(self, task_id: str, fence: str, json: bytes) -> Applied:
         """Show progress: a JSON object in the record and on the stream."""
-        return self._apply(task_id, fence, "progress", json)
+        return self._apply(task_id, fence, "progress", 0, json)
 
-    def chunk(self, task_id: str, fence: str, json: bytes) -> Applied:
-        """Append a piece of output to the task's stream."""
-        return self._apply(task_id, fence, "chunk", json)
+    def chunk(self, task_id: str, fence: str, json: bytes, *, number: int = 0) -> Applied:
+        """Append a piece of output to the task's stream.
 
-    def _apply(self, task_id: str, fence: str, kind: str, json: bytes) -> Applied:
-        verdict = self._row("apply", (task_id, fence, kind, json))
+        Args:
+            task_id: the claim's.
+            fence: the claim's.
+            json: the chunk, a JSON object.
+            number: of the chunk within its attempt, from 1, rising: one that is sent again after
+                a cut connection is then stored once. Without a number it may be stored twice.
+
+        """
+        return self._apply(task_id, fence, "chunk", number, json)
+
+    def _apply(self, task_id: str, fence: str, kind: str, number: int, json: bytes) -> Applied:
+        verdict = self._row("apply", (task_id, fence, kind, number, json))
         if verdict[0] != b"ok":
             return Applied(applied=False, version=0, cancel_asked=False)
         return Applied(applied=True, version=int(verdict[1]), cancel_asked=verdict[2] == 1)
@@ -232,6 +254,11 @@ class RedisStore:
         ended = tuple(task_id.decode() for task_id in reply[4:])
         return Swept(int(reply[0]), int(reply[1]), int(reply[2]), ended)
 
+    def tidy(self) -> int:
+        """Clear kombu's ledger of messages whose tasks do not wait for them; return how many."""
+        ledger, index, _ = self.keys.ledger
+        return int(self._script("tidy", ledger, index, LEDGER_AGE_SECONDS, MOST_RESCUED))
+
     def workers(self) -> dict[str, float]:
         """Return the workers with a live lease and the seconds it still has."""
         now = self._now_ms()
@@ -260,6 +287,10 @@ class RedisStore:
     def id_source(self) -> IdSource:
         """Return the maker of task ids, whose secret all processes share."""
         return IdSource(bytes(self._script("secret", secrets.token_bytes(16))))
+
+    def close(self) -> None:
+        """Close the connection for good."""
+        self._link.close()
 
     def ping(self) -> None:
         """Raise unless the server answers."""

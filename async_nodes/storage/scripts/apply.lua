@@ -1,23 +1,28 @@
--- apply: progress and chunks of a running task. Row: id, fence, kind (progress | chunk), json.
+-- apply: progress and chunks of a running task. Row: id, fence, kind (progress | chunk), number
+-- (of the chunk within its attempt, from 1; 0 for none), json.
 -- Writes t and e:<id>. A chunk leaves the document and its version alone; progress changes both.
--- Verdicts: ok version cancel | fenced.
+-- A chunk whose number was seen is not stored again. Verdicts: ok version cancel | fenced.
+local function drop_older_half(r, stream)
+  local length = redis.call('XLEN', stream)
+  if length < 2 then return false end
+  local dropped = redis.call('XRANGE', stream, '-', '+', 'COUNT', math.floor(length / 2))
+  for _, entry in ipairs(dropped) do r.stream_bytes = r.stream_bytes - #entry[2][4] end
+  -- A client that has not seen the last one dropped gets a reset from here.
+  local version, seq = string.match(dropped[#dropped][1], '^(%d+)-(%d+)$')
+  r.trimmed_version, r.trimmed_seq = tonumber(version), tonumber(seq)
+  redis.call('XTRIM', stream, 'MAXLEN', length - #dropped)
+  return true
+end
+
 local function record(r, kind, json)
   local stream = B .. 'e:' .. r.id
   redis.call('XADD', stream, string.format('%d-%d', r.version, r.seq), 't', kind, 'd', json)
   r.stream = 1
   r.stream_bytes = r.stream_bytes + #json
-  if r.stream_bytes > STREAM_CAP then
-    -- Drop the older half; a client that has not seen it gets a reset from `trimmed`.
-    local length = redis.call('XLEN', stream)
-    local oldest = redis.call('XRANGE', stream, '-', '+', 'COUNT', math.floor(length / 2) + 1)
-    local version, seq = string.match(oldest[#oldest - 1] and oldest[#oldest - 1][1] or '0-0', '^(%d+)-(%d+)$')
-    redis.call('XTRIM', stream, 'MAXLEN', length - math.floor(length / 2))
-    r.trimmed_version, r.trimmed_seq = tonumber(version), tonumber(seq)
-    r.stream_bytes = math.floor(r.stream_bytes / 2)
-  end
+  while r.stream_bytes > STREAM_CAP and drop_older_half(r, stream) do end
 end
 
-return each(4, function(id, fence, kind, json)
+return each(5, function(id, fence, kind, number, json)
   local r = read(id)
   if not r or r.state ~= S_RUNNING or r.fence ~= fence then return {'fenced'} end
   if kind == 'progress' then
@@ -26,7 +31,9 @@ return each(4, function(id, fence, kind, json)
     write_end(r, '', json, 'null', 'null', 'null')
     save(r)
   else
-    r.seq = r.seq + 1
+    number = tonumber(number)
+    if number > 0 and number <= r.chunks then return {'ok', r.version, r.cancel} end
+    r.seq, r.chunks = r.seq + 1, math.max(number, r.chunks)
     record(r, kind, json)
     save_control(r)
   end

@@ -10,8 +10,9 @@ return each(4, function(id, dispatched, worker, fence)
     if not NEXT[r.state].START or r.queued == 0 or r.dispatch ~= tonumber(dispatched) then
       return {'stale', STATE[r.state]}
     end
+    -- A lease that has run out may still be renewed; one that was given up (0) may not be used.
     local lease = redis.call('ZSCORE', B .. 'workers', trim(worker))
-    if not lease then return {'no_lease'} end
+    if not lease or tonumber(lease) == 0 then return {'no_lease'} end
     if r.deadline > 0 and now >= r.deadline then
       conclude(r, NEXT[r.state].TIMEOUT, R_DEADLINE, '', DEADLINE, 'null', 'null', 'null')
       return {'expired'}
@@ -20,6 +21,7 @@ return each(4, function(id, dispatched, worker, fence)
     bump(r)
     r.state, r.reason, r.fence, r.worker = NEXT[r.state].START, R_NONE, fence, worker
     r.attempt, r.spent, r.redispatched = r.attempt + 1, r.spent + 1, 0
+    r.chunks = 0
     r.started_at, r.started_version = now, r.version
     if r.first_started_at == 0 then r.first_started_at = now end
     if r.dirty == 1 then write_end(r, '', 'null', 'null', 'null', 'null') end
