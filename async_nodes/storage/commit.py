@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from async_nodes.core.errors import AsyncNodesError
-from async_nodes.storage.redis_errors import OutcomeUnknown, StoreUnavailable
+from async_nodes.storage.redis_errors import OutcomeUnknown, StoreFull, StoreUnavailable
 from async_nodes.storage.resp import Argument, Reply
 from async_nodes.storage.script_library import Script
 
@@ -30,6 +30,7 @@ class Link(Protocol):
     def call_many(
         self, commands: Sequence[Sequence[Argument]], *, timeout: float | None = None
     ) -> list[Reply]: ...
+    def close(self) -> None: ...
 
 
 class Committer(Protocol):
@@ -79,7 +80,8 @@ def verdict_of(reply: Any) -> list[Any]:  # noqa: ANN401 - a Redis reply
     """Return a row's verdict, raising what the script or the server reported instead.
 
     Raises:
-        StoreUnavailable: the server is out of memory, read-only or still loading.
+        StoreFull: the server is out of memory.
+        StoreUnavailable: the server is read-only, still loading or busy, which passes.
         AsyncNodesError: ``internal``, a fault of ours inside the script.
 
     """
@@ -92,10 +94,25 @@ def verdict_of(reply: Any) -> list[Any]:  # noqa: ANN401 - a Redis reply
     return list(reply)
 
 
-_PASSING = ("OOM", "READONLY", "LOADING", "BUSY", "MISCONF", "NOREPLICAS", "MASTERDOWN", "TRYAGAIN")
+def passes(reply: Any) -> bool:
+    """Tell whether a verdict says that the same row may be taken a moment later."""
+    if not isinstance(reply, Exception) and not (reply and reply[0] == b"error"):
+        return False
+    try:
+        verdict_of(reply)
+    except StoreUnavailable as error:
+        return not isinstance(error, StoreFull)
+    except AsyncNodesError:
+        return False
+    return False
+
+
+_PASSING = ("READONLY", "LOADING", "BUSY", "MISCONF", "NOREPLICAS", "MASTERDOWN", "TRYAGAIN")
 
 
 def _refusal(text: str) -> AsyncNodesError:
+    if "OOM" in text:
+        return StoreFull(f"Redis is out of memory: {text}", retry_after=2.0)
     if any(word in text for word in _PASSING):
         return StoreUnavailable(f"Redis refuses to write: {text}", retry_after=2.0)
     return AsyncNodesError("internal", f"a store script failed: {text}")
@@ -111,15 +128,16 @@ class DirectCommit:
 
     def commit(self, script: str, row: Row, *, patience: float) -> list[Any]:
         """Return the row's verdict, sending it again while `patience` seconds last."""
-        until = time.monotonic() + patience
+        pending = Pending(script, row, time.monotonic() + patience, size=0)
         pause = _PAUSE_FIRST
         while True:
             try:
                 reply = run(self._link, self._base, self._scripts[script], row)
                 return verdict_of(reply if isinstance(reply, Exception) else reply[0])
-            except StoreUnavailable:
-                if time.monotonic() + pause >= until:
-                    raise
+            except StoreUnavailable as error:
+                final = given_up(pending, error, time.monotonic() + pause)
+                if final is not None:
+                    raise final from None
             time.sleep(pause)
             pause = min(pause * 2, _PAUSE_MOST)
 
@@ -154,7 +172,7 @@ def given_up(row: Pending, error: StoreUnavailable, now: float) -> StoreUnavaila
     A row that may have reached the server stays unknown, whatever later tries came to.
     """
     row.maybe_sent = row.maybe_sent or isinstance(error, OutcomeUnknown)
-    if now < row.until:
+    if now < row.until and not isinstance(error, StoreFull):
         return None
     if row.maybe_sent and not isinstance(error, OutcomeUnknown):
         return OutcomeUnknown(error.detail)

@@ -19,6 +19,7 @@ from async_nodes.storage.commit import (
     Pending,
     Row,
     given_up,
+    passes,
     run_many,
     take_batch,
     verdict_of,
@@ -98,14 +99,22 @@ class GroupCommit:
                 self._work.clear()
                 continue
             try:
-                self._flush(batches)
-                pause = _PAUSE_FIRST
+                settled = self._flush(batches)
             except StoreUnavailable as error:
                 self._put_back(batches, error)
+                settled = False
+            except Exception as error:  # noqa: BLE001 - a row nobody can pack is its senders' fault
+                for pending in (pending for batch in batches for pending in batch):
+                    self._answer(pending, error)
+                settled = True
+            if settled:
+                pause = _PAUSE_FIRST
+            else:
                 gevent.sleep(pause)
                 pause = min(pause * 2, _PAUSE_MOST)
 
-    def _flush(self, batches: list[list[Pending]]) -> None:
+    def _flush(self, batches: list[list[Pending]]) -> bool:
+        """Send the batches and answer their rows; false if the server put some of them off."""
         calls = []
         for batch in batches:
             args = [argument for pending in batch for argument in pending.row]
@@ -114,10 +123,19 @@ class GroupCommit:
         timeout = max(min(self._flush_timeout, shortest - time.monotonic()), 0.05)
         replies = run_many(self._link, calls, timeout=timeout)
         self.flushes += 1
+        settled = True
         for batch, reply in zip(batches, replies, strict=True):
             self.rows += len(batch)
+            put_off = []
             for index, pending in enumerate(batch):
-                self._answer(pending, reply if isinstance(reply, Exception) else reply[index])
+                verdict = reply if isinstance(reply, Exception) else reply[index]
+                if passes(verdict) and time.monotonic() < pending.until:
+                    put_off.append(pending)
+                else:
+                    self._answer(pending, verdict)
+            self._queues[batch[0].script].extendleft(reversed(put_off))
+            settled = settled and not put_off
+        return settled
 
     def _answer(self, pending: Pending, reply: object) -> None:
         self._waiting -= 1

@@ -3,6 +3,7 @@
     AsyncNodesError
     └── StoreUnavailable      the server did not answer; the base of all below
         ├── NotSent           the command certainly did not reach the server: safe to send again
+        ├── StoreFull         the server is out of memory and takes no new data
         ├── StoreBusy         too many commands wait already; this one was not queued
         └── OutcomeUnknown    the command may or may not have run: send it again only if that is
                               harmless, or ask the server what happened
@@ -68,6 +69,10 @@ class StoreBusy(StoreUnavailable):
     """Report a command that was not even queued, because too much waits already."""
 
     catalogue_code = "store_busy"
+
+
+class StoreFull(StoreUnavailable):
+    """Report data that the server did not take because its memory is used up."""
 
 
 class OutcomeUnknown(StoreUnavailable):
