@@ -17,6 +17,7 @@ from async_nodes.core.errors import AsyncNodesError
 from async_nodes.nodes.spec import NodeSpec
 
 ENTRY_POINTS = "async_nodes.nodes"
+SETTING = "ASYNC_NODES_IMPORTS"
 BUILT_IN = (
     "async_nodes.nodes.echo",
     "async_nodes.nodes.http_request",
@@ -92,26 +93,28 @@ def registry(imports: Iterable[str] | None = None) -> Registry:
     """Return every node of this process, loading what has not been loaded yet.
 
     Args:
-        imports: modules to import for their nodes; those of the settings when omitted.
+        imports: modules to import for their nodes; when omitted those of the settings, which
+            are read once per process, so a call costs next to nothing.
 
     Raises:
         AsyncNodesError: ``invalid_node`` for a module that cannot be imported.
 
     """
-    if imports is None:
-        imports = _configured()
     for module in BUILT_IN:
         _once(module, _import)
     _once(ENTRY_POINTS, _load_entry_points)
-    for module in imports:
+    if imports is None:
+        _once(SETTING, _load_configured)
+    for module in imports or ():
         _once(module, _import)
     return _registry
 
 
-def _configured() -> tuple[str, ...]:
+def _load_configured(_: str) -> None:
     from async_nodes.settings import Settings
 
-    return Settings.load().imports
+    for module in Settings.load().imports:
+        _once(module, _import)
 
 
 def _once(key: str, load: Callable[[str], None]) -> None:
@@ -125,7 +128,7 @@ def _import(module: str) -> None:
         importlib.import_module(module)
     except AsyncNodesError:
         raise
-    except Exception as error:
+    except Exception as error:  # whatever the module's own code raises
         message = f"the module {module!r} could not be imported: {type(error).__name__}: {error}"
         raise AsyncNodesError("invalid_node", message) from error
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from importlib.metadata import EntryPoint
 from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
@@ -198,6 +199,45 @@ def test_modules_are_imported_for_their_nodes() -> None:
     ) as caught:
         registry(["no.such.module"])
     assert caught.value.code == "invalid_node"
+
+
+@pytest.fixture
+def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let this test load nodes as a new process would."""
+    monkeypatch.setattr("async_nodes.nodes.registry._loaded", set())
+
+
+@pytest.mark.usefixtures("fresh")
+def test_the_settings_name_modules_with_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """ASYNC_NODES_IMPORTS brings nodes in; a module in it that is missing is named."""
+    monkeypatch.setenv("ASYNC_NODES_IMPORTS", "async_nodes.testing.nodes")
+    assert "test.sleep" in registry()
+
+    monkeypatch.setattr("async_nodes.nodes.registry._loaded", set())
+    monkeypatch.setenv("ASYNC_NODES_IMPORTS", "no.such.module")
+    with pytest.raises(AsyncNodesError, match=r"no\.such\.module"):
+        registry()
+
+
+@pytest.mark.usefixtures("fresh")
+def test_a_broken_package_does_not_take_the_others_down(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """An entry point that cannot be loaded is logged; the next one is loaded all the same."""
+    loaded: list[str] = []
+    group = "async_nodes.nodes"
+    entries = [
+        EntryPoint("broken", "no.such.module", group),
+        EntryPoint("sound", "async_nodes.testing.nodes", group),
+    ]
+    monkeypatch.setattr(
+        "async_nodes.nodes.registry.entry_points",
+        lambda *, group: loaded.append(group) or entries,
+    )
+
+    assert "test.sleep" in registry(())
+    assert loaded == [group]
+    assert [record.entry_point for record in caplog.records] == ["no.such.module"]  # type: ignore[attr-defined]
 
 
 def test_secrets_are_kept_out(declare: Callable[..., NodeSpec]) -> None:
