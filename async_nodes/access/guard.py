@@ -1,0 +1,145 @@
+"""Step 5, expose: who may call. One key, or none and then this machine's programs only.
+
+Without a key a web page in a browser on this machine could still reach the port; it gives itself
+away by its Host (a name that was made to point here), its Origin or its Sec-Fetch-Site, and it
+cannot send JSON without asking first. Pure functions over header texts.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import ipaddress
+import re
+from typing import Final
+from urllib.parse import urlsplit
+
+from async_nodes.core.errors import AsyncNodesError
+from async_nodes.settings import Settings
+
+DEFAULT_TENANT: Final = "default"
+OPEN_PATHS: Final = frozenset({"/healthz", "/readyz"})
+"""What a load balancer asks: answered to anybody, under any Host."""
+
+_AUTHORITY = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^\s\[\]@/:]+)(?::([0-9]{1,5}))?", re.ASCII)
+_BEARER = re.compile(r"bearer +([!-~]+) *", re.ASCII | re.IGNORECASE)
+_JSON = re.compile(r"application/(?:[\w.-]+\+)?json\s*(?:;.*)?", re.ASCII | re.IGNORECASE)
+
+
+class Guard:
+    """Decide about requests for one process.
+
+    Args:
+        settings: the key, or none.
+
+    Raises:
+        AsyncNodesError: ``invalid_setting``: no key, but a host that others can reach.
+
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        refuse_open_door(settings)
+        self._digest = _digest(settings.api_key) if settings.api_key else None
+
+    @property
+    def keyless(self) -> bool:
+        """Tell whether programs on this machine need no key."""
+        return self._digest is None
+
+    def tenant(self, authorization: str | None) -> str:
+        """Return whose request this is.
+
+        Raises:
+            AsyncNodesError: ``unauthorized``.
+
+        """
+        if self._digest is None:
+            return DEFAULT_TENANT
+        found = _BEARER.fullmatch(authorization) if authorization else None
+        # Digests have one length, so the comparison tells nothing about the key's.
+        if not hmac.compare_digest(_digest(found[1] if found else ""), self._digest):
+            wrong = "the key is not valid" if authorization else "there is no Authorization header"
+            raise AsyncNodesError("unauthorized", wrong)
+        return DEFAULT_TENANT
+
+    def check_origin(self, *, host: str | None, origin: str | None, fetch_site: str | None) -> None:
+        """Refuse what a web page of another site sends to a server without a key.
+
+        Raises:
+            AsyncNodesError: ``forbidden_origin``.
+
+        """
+        if self._digest is not None:
+            return
+        if not host or not is_loopback(_host_of(host)):
+            raise _forbidden("the Host header names no loopback address")
+        if origin is not None and not _same_origin(origin, host):
+            raise _forbidden("the request comes from a page of another origin")
+        if fetch_site is not None and fetch_site.strip().lower() == "cross-site":
+            raise _forbidden("the request comes from a page of another site")
+
+
+def check_content_type(content_type: str | None) -> None:
+    """Refuse a body that is not declared as JSON.
+
+    Raises:
+        AsyncNodesError: ``not_acceptable_type``.
+
+    """
+    if content_type is None or not _JSON.fullmatch(content_type.strip()):
+        raise AsyncNodesError("not_acceptable_type")
+
+
+def refuse_open_door(settings: Settings) -> None:
+    """Refuse to listen where others can reach a server without a key.
+
+    Raises:
+        AsyncNodesError: ``invalid_setting``.
+
+    """
+    if settings.api_key is None and not is_loopback(settings.host.strip("[]")):
+        raise AsyncNodesError(
+            "invalid_setting",
+            f"ASYNC_NODES_HOST is {settings.host}, which others can reach, and there is no key: "
+            "set ASYNC_NODES_API_KEY (or ASYNC_NODES_API_KEY_FILE), or listen on 127.0.0.1",
+        )
+
+
+def is_loopback(host: str) -> bool:
+    """Tell whether a host is this machine and nobody else, going by its text alone."""
+    if host.lower().rstrip(".") == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _same_origin(origin: str, host: str) -> bool:
+    try:
+        parts = urlsplit(origin.strip())
+        port = parts.port
+    except ValueError:
+        return False
+    if parts.scheme not in ("http", "https") or not is_loopback(parts.hostname or ""):
+        return False
+    default = 443 if parts.scheme == "https" else 80
+    return (parts.hostname, port or default) == (_host_of(host), _port_of(host) or default)
+
+
+def _host_of(authority: str) -> str:
+    found = _AUTHORITY.fullmatch(authority.strip())
+    return found[1].strip("[]").lower() if found else ""
+
+
+def _port_of(authority: str) -> int | None:
+    found = _AUTHORITY.fullmatch(authority.strip())
+    return int(found[2]) if found and found[2] else None
+
+
+def _digest(key: str) -> bytes:
+    return hashlib.sha256(key.encode("utf-8", "surrogateescape")).digest()
+
+
+def _forbidden(detail: str) -> AsyncNodesError:
+    return AsyncNodesError("forbidden_origin", detail)

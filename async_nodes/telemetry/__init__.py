@@ -1,0 +1,1 @@
+"""What the product tells about itself: metrics and logs. Knows no step and no storage."""
