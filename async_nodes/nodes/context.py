@@ -13,11 +13,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from async_nodes.core.context import EMPTY, ScopeContext
-from async_nodes.egress.client import Client
-from async_nodes.egress.guard import Guard
 
 if TYPE_CHECKING:
     from collections.abc import Callable, MutableMapping
+
+    from async_nodes.egress.client import Client
 
 
 MAX_PROGRESS_TEXT = 1_000
@@ -40,6 +40,10 @@ def _ignore(*_: object) -> None:
 
 
 def _closed_network() -> Client:
+    # Imported here: whoever only declares nodes has no use for an HTTP client.
+    from async_nodes.egress.client import Client
+    from async_nodes.egress.guard import Guard
+
     return Client(Guard())
 
 

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 
 from async_nodes.core.errors import RetryableError, TerminalError
-from async_nodes.egress.retry_after import retry_after
 from async_nodes.nodes.spec import node
 
 if TYPE_CHECKING:
@@ -74,6 +73,8 @@ def http_request(
 def _raise_for_retry(response: Response) -> None:
     if response.status != TOO_MANY_REQUESTS and response.status < SERVER_ERROR:
         return
+    from async_nodes.egress.retry_after import retry_after
+
     text = response.read()[:EXCERPT].decode("utf-8", "replace").strip()
     raise RetryableError(
         f"the server answered {response.status}: {text}".rstrip(": "),

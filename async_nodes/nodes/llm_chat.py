@@ -13,8 +13,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 
 from async_nodes.core.errors import AsyncNodesError, RetryableError, TerminalError
-from async_nodes.egress.client import Timeouts
-from async_nodes.egress.retry_after import retry_after
 from async_nodes.nodes.llm_stream import ChatStream, error_message, token_counts, whole
 from async_nodes.nodes.spec import node
 
@@ -77,6 +75,8 @@ def llm_chat(  # noqa: PLR0913 - the inputs of a chat completion
         The answer's text; with tool calls ``{text, tool_calls, finish_reason}``.
 
     """
+    from async_nodes.egress.client import Timeouts
+
     options = {
         "temperature": temperature,
         "top_p": top_p,
@@ -173,6 +173,8 @@ def _raise_for_status(response: Response, api_key: str) -> None:
         message = message.replace(api_key, "***")
     if (status not in _RETRYABLE and status < SERVER_ERROR) or _is_final(document):
         raise TerminalError(message, code="model_refused")
+    from async_nodes.egress.retry_after import retry_after
+
     code = "model_rate_limited" if status == TOO_MANY_REQUESTS else "model_error"
     raise RetryableError(message, code=code, retry_after=retry_after(response.headers))
 

@@ -3,6 +3,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import subprocess
+import sys
 from importlib.metadata import EntryPoint
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -385,3 +387,18 @@ def test_log_records_carry_the_task(caplog: pytest.LogCaptureFixture) -> None:
     record = caplog.records[0]
     assert (record.task_id, record.attempt, record.detail) == ("t_1", 2, 1)  # type: ignore[attr-defined]
     assert record.action == "node_log"  # type: ignore[attr-defined]
+
+
+def test_declaring_nodes_is_cheap() -> None:
+    """Whoever lists or validates nodes loads neither an HTTP client nor gevent."""
+    script = """if True:
+        import sys
+        from async_nodes.nodes.registry import registry
+        registry(())["llm.chat"].validate({"base_url": "u", "model": "m", "messages": [{}]})
+        print({"urllib3", "ssl", "gevent"} & set(sys.modules))
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=30, check=False
+    )
+
+    assert done.stdout.strip() == "set()", done.stderr
