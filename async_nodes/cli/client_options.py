@@ -1,0 +1,30 @@
+"""The options that every verb shares which speaks to a running server."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from async_nodes.cli.address import url_of
+from async_nodes.cli.http import Client
+from async_nodes.cli.language import tr
+from async_nodes.settings import Settings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+url_option: Callable[[Callable[..., Any]], Callable[..., Any]] = click.option(
+    "--url",
+    metavar="URL",
+    help=tr(
+        "The server; by default the one ASYNC_NODES_HOST and ASYNC_NODES_PORT name.",
+        "服务地址;默认由 ASYNC_NODES_HOST 与 ASYNC_NODES_PORT 决定。",
+    ),
+)
+
+
+def client_for(url: str | None) -> Client:
+    """Return a client of the server at ``url``, or of the one the settings name."""
+    settings = Settings.load()
+    return Client(url or url_of(settings.host, settings.port), settings.api_key)

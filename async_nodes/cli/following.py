@@ -1,0 +1,174 @@
+"""Follow one task in the terminal: its text on stdout, all that is said about it on stderr.
+
+So ``async-nodes run llm.chat ... --follow > answer.txt`` holds the answer and nothing else.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from async_nodes.cli import symbols
+from async_nodes.cli.language import tr
+from async_nodes.cli.terminal import Terminal, printable
+
+if TYPE_CHECKING:
+    from typing import TextIO
+
+    from async_nodes.cli.http import Client
+    from async_nodes.cli.sse import Message
+
+_BAR = 24
+
+
+@dataclass(slots=True)
+class Follower:
+    """Show the events of one task as they come.
+
+    Args:
+        out: takes the text; control characters are kept out of it where it is a terminal.
+        notes: takes the lines about the task.
+        is_live: show what comes; otherwise only how it ended.
+
+    """
+
+    out: TextIO
+    notes: TextIO
+    is_live: bool = True
+    _attempt: int = 0
+    _open: bool = False  # the last line of text has no end yet
+    _wrote: bool = False
+
+    @classmethod
+    def here(cls) -> Follower:
+        """Return one for this process's stdout and stderr."""
+        return cls(sys.stdout, sys.stderr)
+
+    def show(self, message: Message) -> dict[str, Any] | None:
+        """Show one event and return the record when it was the last."""
+        data = json.loads(message.data)
+        if message.type == "done":
+            return dict(data)
+        if not self.is_live:
+            return None
+        if message.type == "chunk":
+            self._chunk(data)
+        elif message.type == "progress":
+            self._note(progress_line(data, self._terminal))
+        elif message.type in {"state", "reset"}:
+            self._begin(int(data.get("attempt") or 0))
+            self._note(state_line(data, self._terminal))
+        return None
+
+    @property
+    def _terminal(self) -> Terminal:
+        return Terminal.of(self.notes)
+
+    def _safe(self, text: str) -> str:
+        return printable(text, keep="\n\t") if self.out.isatty() else text
+
+    def _chunk(self, data: dict[str, Any]) -> None:
+        attempt = int(data.get("attempt") or 0)
+        if attempt < self._attempt:
+            return  # superseded before it arrived
+        self._begin(attempt)
+        if "text" not in data:
+            self._close()
+            self.out.write(self._safe(as_text(data.get("data"))) + "\n")
+        else:
+            text = str(data["text"])
+            shown = self._safe(text)
+            self.out.write(shown)
+            self._open = not shown.endswith("\n")
+        self._wrote = True
+        self.out.flush()
+
+    def _begin(self, attempt: int) -> None:
+        """Note a new attempt, and say so where it makes text on the screen worthless."""
+        if self._wrote and attempt > self._attempt:
+            self._note(
+                tr(
+                    f"the text of attempt {self._attempt} is superseded by attempt {attempt}",
+                    f"第 {self._attempt} 次的文本已被第 {attempt} 次取代",
+                )
+            )
+            self._wrote = False
+        self._attempt = attempt
+
+    def end(self, record: dict[str, Any]) -> int:
+        """Show how a task ended, its output unless it was streamed; return the exit status."""
+        self._note(state_line(record, self._terminal))
+        if record.get("state") != "Succeeded":
+            return 1
+        if not self._wrote:
+            output = as_text(record.get("output"))
+            self.out.write(self._safe(output) + "\n")
+            self.out.flush()
+        return 0
+
+    def _note(self, text: str) -> None:
+        self._close()
+        self.notes.write(text + "\n")
+        self.notes.flush()
+
+    def _close(self) -> None:
+        if self._open:
+            self.out.write("\n")
+            self.out.flush()
+            self._open = False
+
+
+def follow(client: Client, task_id: str, follower: Follower) -> int:
+    """Show a task to its end; return 0 when it succeeded, else 1."""
+    for message in client.events(task_id):
+        record = follower.show(message)
+        if record is not None:
+            return follower.end(record)
+    # 204: there was nothing left to tell, so the record holds it all.
+    return follower.end(client.get(f"/v1/tasks/{task_id}").document)
+
+
+def state_line(data: dict[str, Any], terminal: Terminal) -> str:
+    """Return one line about the state that an event or a record tells."""
+    state = str(data.get("state"))
+    said = [
+        terminal.paint(
+            f"{symbols.icon(state, unicode=terminal.unicode)} {symbols.word(state)}",
+            symbols.style(state),
+        )
+    ]
+    if data.get("reason"):
+        said.append(f"({data['reason']})")
+    if data.get("attempt"):
+        said.append(tr(f"attempt {data['attempt']}", f"第 {data['attempt']} 次"))
+    if data.get("next_attempt_at"):
+        said.append(
+            tr(f"next try at {data['next_attempt_at']}", f"下次尝试 {data['next_attempt_at']}")
+        )
+    error = data.get("error")
+    if isinstance(error, dict):
+        said.append(printable(f"{error.get('message')} [{error.get('code')}]"))
+    return "  ".join(said)
+
+
+def progress_line(data: dict[str, Any], terminal: Terminal) -> str:
+    """Return a bar and what the node says about its progress."""
+    fraction = float(data.get("fraction") or 0.0)
+    text = printable(str(data.get("text") or ""))
+    return f"  {bar(fraction, _BAR, unicode=terminal.unicode)} {fraction:4.0%} {text}".rstrip()
+
+
+def bar(fraction: float, columns: int, *, unicode: bool) -> str:
+    """Return a bar that is filled to a fraction of its columns."""
+    full, empty = ("━", "─") if unicode else ("#", ".")
+    filled = round(max(0.0, min(1.0, fraction)) * columns)
+    return full * filled + empty * (columns - filled)
+
+
+def as_text(value: Any) -> str:
+    """Return a result as a person reads it: a text as it is, everything else as JSON."""
+    if isinstance(value, str):
+        return value
+    return json.dumps(value, ensure_ascii=False, indent=2)

@@ -1,0 +1,61 @@
+"""Read a node's inputs from the command line: ``key=text`` and ``key:=json``. Pure."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from async_nodes.cli.failures import Failure
+from async_nodes.cli.language import tr
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_ITEM = re.compile(r"(?P<key>[^=:]+)(?P<kind>:?=)(?P<value>.*)", re.DOTALL)
+
+
+def parse(items: Iterable[str]) -> dict[str, Any]:
+    """Return the inputs that ``items`` spell.
+
+    ``key=value`` is text as it stands, ``key:=value`` is JSON (a number, a list, ``null``, …).
+
+    Raises:
+        Failure: an item is neither, its JSON is wrong, or a key comes twice.
+
+    """
+    inputs: dict[str, Any] = {}
+    for item in items:
+        found = _ITEM.fullmatch(item)
+        if found is None:
+            raise Failure(
+                tr(f"{item!r} is not an input", f"{item!r} 不是输入"),
+                tr("Write key=text or key:=json.", "请写成 键=文本 或 键:=JSON。"),
+            )
+        key, kind, text = found["key"], found["kind"], found["value"]
+        if key in inputs:
+            raise Failure(tr(f"the input {key!r} is given twice", f"输入 {key!r} 重复"))
+        inputs[key] = _json(key, text) if kind == ":=" else _text(key, text)
+    return inputs
+
+
+def _json(key: str, text: str) -> Any:
+    try:
+        return json.loads(text, parse_constant=_refuse)
+    except (ValueError, RecursionError) as error:
+        detail = tr(f"the value of {key!r} is not JSON: {error}", f"{key!r} 的值不是 JSON:{error}")
+        hint = tr(f"For text write {key}=… instead.", f"文本请写成 {key}=…。")
+        raise Failure(detail, hint) from error
+
+
+def _refuse(name: str) -> NoReturn:
+    message = f"{name} is no JSON number"
+    raise ValueError(message)
+
+
+def _text(key: str, text: str) -> str:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise Failure(tr(f"the value of {key!r} is not UTF-8", f"{key!r} 的值不是 UTF-8")) from None
+    return text
