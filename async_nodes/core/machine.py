@@ -46,38 +46,22 @@ _ENDED_BADLY = (Effect.PERSIST, Effect.PUBLISH, Effect.COMPENSATE)
 TABLE: Mapping[tuple[NodeState, EventType], Transition] = MappingProxyType(
     {
         # The specification's own three rows
-        (_S.PENDING, _E.START): Transition(
-            _S.RUNNING, persist=False, effects=(Effect.PUBLISH,)
-        ),
-        (_S.RUNNING, _E.COMPLETE): Transition(
-            _S.SUCCEEDED, persist=True, effects=_ENDED_WELL
-        ),
-        (_S.RUNNING, _E.ERROR): Transition(
-            _S.FAILED, persist=True, effects=_ENDED_BADLY
-        ),
+        (_S.PENDING, _E.START): Transition(_S.RUNNING, persist=False, effects=(Effect.PUBLISH,)),
+        (_S.RUNNING, _E.COMPLETE): Transition(_S.SUCCEEDED, persist=True, effects=_ENDED_WELL),
+        (_S.RUNNING, _E.ERROR): Transition(_S.FAILED, persist=True, effects=_ENDED_BADLY),
         # While it waits
         (_S.PENDING, _E.WAKE): Transition(
             _S.PENDING, persist=True, effects=(Effect.PUBLISH, Effect.DISPATCH)
         ),
-        (_S.PENDING, _E.LOST): Transition(
-            _S.PENDING, persist=True, effects=(Effect.DISPATCH,)
-        ),
-        (_S.PENDING, _E.CANCEL): Transition(
-            _S.CANCELLED, persist=True, effects=_ENDED_BADLY
-        ),
-        (_S.PENDING, _E.TIMEOUT): Transition(
-            _S.FAILED, persist=True, effects=_ENDED_BADLY
-        ),
+        (_S.PENDING, _E.LOST): Transition(_S.PENDING, persist=True, effects=(Effect.DISPATCH,)),
+        (_S.PENDING, _E.CANCEL): Transition(_S.CANCELLED, persist=True, effects=_ENDED_BADLY),
+        (_S.PENDING, _E.TIMEOUT): Transition(_S.FAILED, persist=True, effects=_ENDED_BADLY),
         (_S.PENDING, _E.ERROR): Transition(
             _S.FAILED, persist=True, effects=(*_ENDED_BADLY, Effect.DEAD_LETTER)
         ),
         # While it runs
-        (_S.RUNNING, _E.PROGRESS): Transition(
-            _S.RUNNING, persist=False, effects=(Effect.PUBLISH,)
-        ),
-        (_S.RUNNING, _E.CHUNK): Transition(
-            _S.RUNNING, persist=False, effects=(Effect.PUBLISH,)
-        ),
+        (_S.RUNNING, _E.PROGRESS): Transition(_S.RUNNING, persist=False, effects=(Effect.PUBLISH,)),
+        (_S.RUNNING, _E.CHUNK): Transition(_S.RUNNING, persist=False, effects=(Effect.PUBLISH,)),
         (_S.RUNNING, _E.CANCEL_ASKED): Transition(
             _S.RUNNING, persist=True, effects=(Effect.PUBLISH, Effect.TIMER)
         ),
@@ -93,17 +77,13 @@ TABLE: Mapping[tuple[NodeState, EventType], Transition] = MappingProxyType(
         (_S.RUNNING, _E.RELEASE): Transition(
             _S.PENDING, persist=True, effects=(Effect.PUBLISH, Effect.DISPATCH)
         ),
-        (_S.RUNNING, _E.TIMEOUT): Transition(
-            _S.FAILED, persist=True, effects=_ENDED_BADLY
-        ),
-        (_S.RUNNING, _E.CANCEL): Transition(
-            _S.CANCELLED, persist=True, effects=_ENDED_BADLY
-        ),
+        (_S.RUNNING, _E.TIMEOUT): Transition(_S.FAILED, persist=True, effects=_ENDED_BADLY),
+        (_S.RUNNING, _E.CANCEL): Transition(_S.CANCELLED, persist=True, effects=_ENDED_BADLY),
     }
 )
 
 
-class IllegalTransition(ValueError):  # noqa: N818 - it is what it says, not an error of the user's
+class IllegalTransition(ValueError):
     """The table has no row for this event in this state."""
 
     def __init__(self, state: NodeState, event: EventType) -> None:
@@ -241,9 +221,7 @@ def _dispatched(record: Snapshot, at: int) -> Snapshot:
 def _attempt_closed(record: Snapshot, at: int, outcome: Outcome) -> Snapshot:
     """Append the running attempt to the history; the record's version is the one it ends with."""
     versions = (record.queued_version, record.started_version, record.version)
-    entry = Attempt(
-        record.attempt, record.queued_at, record.started_at, at, outcome, versions
-    )
+    entry = Attempt(record.attempt, record.queued_at, record.started_at, at, outcome, versions)
     return replace(record, attempts=(*record.attempts, entry))
 
 
@@ -312,9 +290,7 @@ def _cancel(record: Snapshot, event: Event, target: NodeState) -> Snapshot:
 def _retry(record: Snapshot, event: Event, target: NodeState) -> Snapshot:
     reason = Reason.BACKOFF if event.type is EventType.RETRY else Reason.WAITING
     outcome = Outcome.RETRIED
-    bumped = replace(
-        _bumped(record), state=target, reason=reason, next_attempt_at=event.due
-    )
+    bumped = replace(_bumped(record), state=target, reason=reason, next_attempt_at=event.due)
     return _attempt_closed(bumped, event.at, outcome)
 
 
@@ -380,6 +356,4 @@ def require_reachable_end() -> None:
     for state in NodeState:
         leaves = {row.target for (source, _), row in TABLE.items() if source is state}
         if (state in TERMINAL) == bool(leaves):
-            raise AsyncNodesError(
-                "internal", f"the state table has no right way out of {state}"
-            )
+            raise AsyncNodesError("internal", f"the state table has no right way out of {state}")

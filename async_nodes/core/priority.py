@@ -23,11 +23,7 @@ def parse(value: object) -> int:
     """
     if isinstance(value, str) and value in NAMED:
         return NAMED[value]
-    if (
-        isinstance(value, int)
-        and not isinstance(value, bool)
-        and 0 <= value <= LEAST_URGENT
-    ):
+    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= LEAST_URGENT:
         return value
     raise AsyncNodesError(
         "invalid_request",

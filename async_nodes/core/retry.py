@@ -12,6 +12,7 @@ from typing import Any
 from async_nodes.core.errors import AsyncNodesError
 
 MAX_ATTEMPTS = 100
+MAX_MULTIPLIER = 100.0
 MAX_INTERVAL_MS = 24 * 3600 * 1000
 
 
@@ -50,7 +51,7 @@ class RetryPolicy:
                 f"0..{MAX_INTERVAL_MS}",
             ),
             ("max_ms", 0 <= self.max_ms <= MAX_INTERVAL_MS, f"0..{MAX_INTERVAL_MS}"),
-            ("multiplier", 1.0 <= self.multiplier <= 100.0, "1..100"),
+            ("multiplier", 1.0 <= self.multiplier <= MAX_MULTIPLIER, "1..100"),
             ("total_ms", self.total_ms is None or self.total_ms >= 0, "0 or more"),
         )
         for name, holds, allowed in checks:
@@ -71,9 +72,7 @@ class RetryPolicy:
 
         """
         try:
-            bound = min(
-                float(self.max_ms), self.initial_ms * self.multiplier ** (started - 1)
-            )
+            bound = min(float(self.max_ms), self.initial_ms * self.multiplier ** (started - 1))
         except OverflowError:
             bound = float(self.max_ms)
         pause = bound * draw if self.jitter else bound

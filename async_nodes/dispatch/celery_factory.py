@@ -21,7 +21,15 @@ def make_app(settings: Settings) -> Celery:
     """
     app = Celery("async_nodes", set_as_current=False, fixups=[])
     app.conf.update(dict(settings.celery))
-    names = Keys(settings.key_prefix).queues
+    keys = Keys(settings.key_prefix)
+    names = keys.queues
+    ledger, index, mutex = keys.ledger
+    app.conf.broker_transport_options = {
+        **app.conf.broker_transport_options,
+        "unacked_key": ledger,
+        "unacked_index_key": index,
+        "unacked_mutex_key": mutex,
+    }
     app.conf.task_queues = [
         Queue(name, Exchange(name, "direct"), routing_key=name) for name in names
     ]

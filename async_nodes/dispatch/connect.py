@@ -34,7 +34,7 @@ def open_shared(settings: Settings, app: Celery, *, worker: bool, title: str) ->
         title: the connection's name in CLIENT LIST.
 
     """
-    from async_nodes.storage.group_commit import GroupCommit  # noqa: PLC0415 - needs gevent
+    from async_nodes.storage.group_commit import GroupCommit
 
     keys = Keys(settings.key_prefix)
     link = PipelinedConnection(settings.store_url, client_name=title)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 TASK_NAME = "async_nodes.execute"
 DISPATCH_HEADER, AT_HEADER = "an_dispatch", "an_at"
-_NUMBERS = ("%DISPATCH%", "%AT%", "%SOFT%", "%HARD%")
+_NUMBERS = ("%DISPATCH%", "%AT%", "%HARD%")
 
 
 def templates(app: Celery, keys: Keys) -> dict[str, str]:
@@ -32,14 +32,13 @@ def templates(app: Celery, keys: Keys) -> dict[str, str]:
 
 
 def _template(app: Celery, name: str, queue_name: str) -> str:
-    limits = ("%HARD%", "%SOFT%") if name.startswith("cpu") else (None, None)
+    hard_limit = "%HARD%" if name.startswith("cpu") else None
     task = app.amqp.as_task_v2(
         "%ID%",
         TASK_NAME,
         args=(),
         kwargs={},
-        time_limit=limits[0],
-        soft_time_limit=limits[1],
+        time_limit=hard_limit,
         ignore_result=True,
         origin="async_nodes",
     )

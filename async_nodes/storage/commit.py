@@ -76,7 +76,7 @@ def _is_noscript(reply: Reply) -> bool:
     return isinstance(reply, Exception) and str(reply).startswith("NOSCRIPT")
 
 
-def verdict_of(reply: Any) -> list[Any]:  # noqa: ANN401 - a Redis reply
+def verdict_of(reply: Any) -> list[Any]:
     """Return a row's verdict, raising what the script or the server reported instead.
 
     Raises:

@@ -16,10 +16,10 @@ them. With the default prefix ``an``:
 | an:{0}:swept | string | ever | sweep | time of the last sweep, to notice an outage |
 | an:{0}:dead | zset | newest 10,000 | poison, undispatched | dead letters by time |
 | an:{0}:gate | hash | ever | dispatch, claim | messages out per "<list>:<tenant>" (only with a limit) |
-| an:{0}:park:<list> | list | ever | dispatch, claim | tenants with parked tasks, in turn |
 | an:{0}:park:<list>:<tenant> | list | ever | dispatch, claim | ids parked at the gate |
 | an:{0}:secret | string | ever | first process | key of the MAC in task ids |
 | an.io.high … an.cpu.low | list | ever | dispatch, kombu | Celery messages: wake-ups |
+| an.unacked, an.unacked_index | hash, zset | until acknowledged | kombu, tidy | popped messages by delivery tag |
 
 Channels (not keys): an:{0}:s:<id> carries a task's events as "<version>-<n> <type> <json>";
 an:{0}:ctl:<worker> carries "cancel <id> <fence>" to the worker that runs it.
@@ -107,6 +107,15 @@ class Keys:
     def queue(self, name: str) -> str:
         """Return the Celery queue, which is also the Redis list, of a list such as ``io.high``."""
         return f"{self.prefix}.{name}"
+
+    @property
+    def ledger(self) -> tuple[str, str, str]:
+        """Return kombu's hash, index and mutex of popped messages."""
+        return (
+            f"{self.prefix}.unacked",
+            f"{self.prefix}.unacked_index",
+            f"{self.prefix}.unacked_mutex",
+        )
 
     @property
     def queues(self) -> tuple[str, ...]:

@@ -103,7 +103,7 @@ class Document:
     raw: bytes
     columns: tuple[Any, ...]
 
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - a column of FIELDS
+    def __getattr__(self, name: str) -> Any:
         try:
             return self.columns[_INDEX[name]]
         except KeyError:
@@ -112,12 +112,14 @@ class Document:
     @property
     def state(self) -> NodeState:
         """Return the task's state."""
-        return STATES[self.columns[_STATE]]
+        code: int = self.columns[_STATE]
+        return STATES[code]
 
     @property
     def why(self) -> Reason:
         """Return the reason beside the state."""
-        return REASONS[self.columns[_INDEX["reason"]]]
+        code: int = self.columns[_INDEX["reason"]]
+        return REASONS[code]
 
     @property
     def tenant(self) -> str:

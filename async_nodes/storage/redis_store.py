@@ -61,7 +61,9 @@ def scripts_for(
     found = re.search(r"redis_version:(\d+)\.(\d+)", info)
     version = (int(found[1]), int(found[2])) if found else (0, 0)
     if version < OLDEST:
-        raise AsyncNodesError("redis_too_old", f"the server reports version {version[0]}.{version[1]}")
+        raise AsyncNodesError(
+            "redis_too_old", f"the server reports version {version[0]}.{version[1]}"
+        )
     if "redis_mode:cluster" in info:
         raise AsyncNodesError(
             "unsupported_store", "Redis Cluster is not supported: use one server or Sentinel"
@@ -82,7 +84,7 @@ class RedisStore:
 
     """
 
-    def __init__(  # noqa: PLR0913 - all by keyword
+    def __init__(
         self,
         *,
         link: Link,
@@ -147,8 +149,7 @@ class RedisStore:
         verdict = self._row("claim", (task_id, dispatch, worker.ljust(40), fence))
         if verdict[0] != b"run":
             return Refused(verdict[0].decode())
-        numbers = [int(value) for value in verdict[1:12]]
-        return Claim(task_id, fence, *numbers, verdict[12].decode(), verdict[13], verdict[14])
+        return _claim(task_id, fence, verdict)
 
     def progress(self, task_id: str, fence: str, json: bytes) -> Applied:
         """Show progress: a JSON object in the record and on the stream."""
@@ -303,7 +304,7 @@ class RedisStore:
     def _row(self, script: str, row: tuple[Any, ...]) -> list[Any]:
         return self._committer.commit(script, row, patience=self._patience)
 
-    def _script(self, script: str, *args: str | int | bytes) -> Any:  # noqa: ANN401 - a reply
+    def _script(self, script: str, *args: str | int | bytes) -> Any:
         reply = run(self._link, self.keys.base, self._scripts[script], args)
         return verdict_of(reply) if isinstance(reply, Exception) else reply
 
@@ -330,3 +331,15 @@ def _submit_row(submission: Submission) -> tuple[Any, ...]:
 def _entry(position: bytes, fields: list[bytes]) -> StreamEntry:
     version, _, seq = position.partition(b"-")
     return StreamEntry(int(version), int(seq), fields[1].decode(), fields[3])
+
+
+_CLAIMED = (
+    "version", "attempt", "spent", "losses", "deaths", "queued_ms", "started_ms",
+    "first_started_ms", "deadline_ms", "timeout_ms", "created_ms",
+)  # fmt: skip
+
+
+def _claim(task_id: str, fence: str, verdict: list[Any]) -> Claim:
+    numbers = {name: int(value) for name, value in zip(_CLAIMED, verdict[1:12], strict=True)}
+    tenant, private, inputs = verdict[12:15]
+    return Claim(task_id, fence, tenant=tenant.decode(), private=private, inputs=inputs, **numbers)

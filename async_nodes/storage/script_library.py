@@ -28,18 +28,20 @@ from async_nodes.storage.layout import (
 )
 
 NAMES = (
-    "submit", "claim", "apply", "finish", "cancel", "lost", "lease", "due", "sweep", "secret",
+    "submit", "claim", "apply", "finish", "cancel", "lost",
+    "lease", "due", "sweep", "tidy", "secret",
 )  # fmt: skip
 STREAM_CAP = 8 << 20
 """Bytes of chunks kept per task before the older half is dropped."""
 
-ALLOW_OOM = frozenset({"claim", "finish", "cancel", "lost", "lease", "due", "sweep"})
+ALLOW_OOM = frozenset({"claim", "finish", "cancel", "lost", "lease", "due", "sweep", "tidy"})
 """Scripts that free more than they take: they run even when the server is out of memory."""
 
-SLOTS = ("%ID%", "%DISPATCH%", "%AT%", "%SOFT%", "%HARD%")
+SLOTS = ("%ID%", "%DISPATCH%", "%AT%", "%HARD%")
 """Places in a message template that the script fills in."""
 
-HARD_LIMIT_GRACE_MS = 500
+HARD_LIMIT_GRACE_MS = 800
+"""How long past its time-out a body in the CPU pool may clean up before its process is killed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +88,8 @@ def _read(name: str) -> str:
 
 def _constants(keys: Keys, messages: Mapping[str, str], gate_limit: int, stream_cap: int) -> str:
     lines = [
-        f"local SCHEMA, SIZE, HEAD, LIMIT, POISON_DEATHS, STREAM_CAP = {SCHEMA}, {CONTROL_SIZE}, "
-        f"{HEAD_WIDTH}, {gate_limit}, {POISON_DEATHS}, {stream_cap}",
+        f"local SCHEMA, SIZE, HEAD = {SCHEMA}, {CONTROL_SIZE}, {HEAD_WIDTH}",
+        f"local LIMIT, POISON_DEATHS, STREAM_CAP = {gate_limit}, {POISON_DEATHS}, {stream_cap}",
         _table("STATE", [_quoted(state.value) for state in STATES]),
         _table("REASON", [_quoted(_json_reason(reason.value)) for reason in REASONS]),
         _table("LISTS", [_quoted(name) for name in LISTS]),
@@ -148,7 +150,6 @@ _FILLED = {
     "%ID%": "id",
     "%DISPATCH%": "dispatch",
     "%AT%": "at",
-    "%SOFT%": "string.format('%.3f', timeout / 1000)",
     "%HARD%": f"string.format('%.3f', (timeout + {HARD_LIMIT_GRACE_MS}) / 1000)",
 }
 
@@ -161,5 +162,3 @@ def _message(messages: Mapping[str, str]) -> str:
         pieces = [_FILLED.get(part) or _quoted(part) for part in parts if part]
         lines.append(f"  if list == {code} then return {' .. '.join(pieces)} end")
     return "\n".join([*lines, "end"])
-
-

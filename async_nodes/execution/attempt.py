@@ -1,0 +1,169 @@
+"""The story of one attempt: from a claim to its ending, in whichever process it runs.
+
+A *host* gives what differs between a greenlet and a process of its own: the time limit, the way
+to run a coroutine, and timers.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import time
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+from async_nodes.core.context import scope
+from async_nodes.core.errors import AsyncNodesError, AttemptTimeout, TaskCancelled
+from async_nodes.core.retry import RetryPolicy
+from async_nodes.egress.client import Client
+from async_nodes.execution import endings
+from async_nodes.execution.job import Job, job_of
+from async_nodes.execution.report import Later, Report
+from async_nodes.execution.signals import FenceLost, Released
+from async_nodes.nodes import NodeContext, NodeSpec, invoke
+
+if TYPE_CHECKING:
+    from async_nodes.core.ports import Claim, Ending, Finished, Tasks
+    from async_nodes.egress.guard import Guard
+    from async_nodes.execution.middleware import Middleware
+
+_log = logging.getLogger(__name__)
+
+
+class Host(Protocol):
+    """What an attempt needs of the process it runs in."""
+
+    @property
+    def later(self) -> Later | None:
+        """Return a timer, where there can be one."""
+
+    def limit(self, seconds: float) -> AbstractContextManager[object]:
+        """Raise `AttemptTimeout` inside the block after so many seconds."""
+
+    def run_async(self, spec: NodeSpec, ctx: NodeContext, inputs: dict[str, Any]) -> Any:
+        """Run an ``async def`` body to its end."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Executor:
+    """Hold what every attempt of a process shares.
+
+    Attributes:
+        store: where claims come from and endings go.
+        registry: the nodes by name.
+        host: the process.
+        guard: which addresses a node may call.
+        middleware: wraps every body, outermost first.
+
+    """
+
+    store: Tasks
+    registry: Mapping[str, NodeSpec]
+    host: Host
+    guard: Guard
+    middleware: Callable[[Middleware], Middleware]
+
+
+def run_attempt(
+    executor: Executor,
+    claim: Claim,
+    *,
+    on_context: Callable[[NodeContext], None] | None = None,
+) -> Finished | None:
+    """Run a claimed attempt and tell the store how it ended.
+
+    Args:
+        executor: what the process shares.
+        claim: the right to run.
+        on_context: told of the context before the body starts, for whoever may have to cancel.
+
+    Returns:
+        What the store made of the ending, or None when the task belongs to somebody else now.
+
+    """
+    try:
+        job = job_of(claim, executor.registry)
+    except AsyncNodesError as error:
+        ending = _failed(error, claim, RetryPolicy(), endings.Side())
+        return executor.store.finish(claim.task_id, claim.fence, ending)
+    report = Report(executor.store, claim, coalesce=job.spec.coalesce, later=executor.host.later)
+    ctx = _context(executor, claim, job, report)
+    if on_context is not None:
+        on_context(ctx)
+    try:
+        ending = _perform(executor, claim, job, ctx, report)
+    except FenceLost:
+        _log.warning(
+            "The task was given to another worker; its result is dropped",
+            extra={"action": "fence_lost", "task_id": claim.task_id, "node": job.spec.name},
+        )
+        return None
+    finally:
+        ctx.http.close()
+    return executor.store.finish(claim.task_id, claim.fence, ending)
+
+
+def _perform(
+    executor: Executor, claim: Claim, job: Job, ctx: NodeContext, report: Report
+) -> Ending:
+    seconds = _seconds_left(claim)
+
+    def body() -> Any:
+        inputs = job.spec.validate(job.inputs)
+        if job.spec.style.startswith("async"):
+            return executor.host.run_async(job.spec, ctx, inputs)
+        return invoke(job.spec, ctx, inputs)
+
+    try:
+        with executor.host.limit(seconds), scope(job.scope):
+            value = executor.middleware(lambda _claim, _job: body())(claim, job)
+            report.flush()
+        return endings.succeeded(value, report.side)
+    except TaskCancelled:
+        return endings.cancelled(report.side)
+    except AttemptTimeout:
+        return endings.timed_out(seconds, report.side)
+    except Released:
+        return endings.released()
+    except (Exception, SystemExit, KeyboardInterrupt) as error:  # noqa: BLE001 - the node's own
+        return _failed(error, claim, job.policy, report.side)
+
+
+def _failed(error: BaseException, claim: Claim, policy: RetryPolicy, side: endings.Side) -> Ending:
+    return endings.failed(
+        error,
+        claim=claim,
+        policy=policy,
+        now_ms=int(time.time() * 1000),
+        draw=random.random(),  # noqa: S311 - jitter, not a secret
+        side=side,
+    )
+
+
+def _seconds_left(claim: Claim) -> float:
+    seconds = claim.timeout_ms / 1000
+    if claim.deadline_ms:
+        # The store's clock gave both times; only the difference is used here.
+        seconds = min(seconds, (claim.deadline_ms - claim.started_ms) / 1000)
+    return max(seconds, 0.001)
+
+
+def _context(executor: Executor, claim: Claim, job: Job, report: Report) -> NodeContext:
+    trace_id = job.traceparent.split("-")[1] if job.traceparent.count("-") >= 2 else ""  # noqa: PLR2004
+    return NodeContext(
+        task_id=claim.task_id,
+        node=job.spec.name,
+        attempt=claim.attempt,
+        starts=claim.attempt,
+        tenant=claim.tenant,
+        trace_id=trace_id,
+        traceparent=job.traceparent,
+        deadline=claim.deadline_ms / 1000 if claim.deadline_ms else None,
+        scope=job.scope,
+        http=Client(executor.guard),
+        on_progress=report.progress,
+        on_usage=report.usage,
+        on_chunk=report.chunk,
+    )

@@ -1,0 +1,87 @@
+"""How a worker hears of cancels: one subscription per worker, and a look back after a gap."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+
+import redis
+
+_log = logging.getLogger(__name__)
+
+POLL_SECONDS = 1.0
+_PAUSE_FIRST, _PAUSE_MOST = 0.05, 1.0
+
+
+class CancelListener:
+    """Call back for every cancel that concerns this worker.
+
+    Runs in a `threading` thread, which is a greenlet in a process that gevent has patched.
+
+    Args:
+        url: the store, in redis-py's spelling.
+        channel: the worker's control channel.
+        on_cancel: called with task id and fence.
+        on_gap: called after every (re)connection: words said meanwhile were missed.
+
+    """
+
+    def __init__(
+        self,
+        url: str,
+        channel: str,
+        *,
+        on_cancel: Callable[[str, str], None],
+        on_gap: Callable[[], None],
+    ) -> None:
+        self._url = url
+        self._channel = channel
+        self._on_cancel = on_cancel
+        self._on_gap = on_gap
+        self._stopping = False
+        self._thread = threading.Thread(target=self._run, name="cancels", daemon=True)
+
+    def start(self) -> None:
+        """Start listening."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stop listening within a poll."""
+        self._stopping = True
+
+    def _run(self) -> None:
+        pause = _PAUSE_FIRST
+        while not self._stopping:
+            try:
+                self._listen()
+                pause = _PAUSE_FIRST
+            except (redis.RedisError, OSError) as error:
+                _log.warning(
+                    "Cancels cannot be heard until Redis is back: %s",
+                    error,
+                    extra={"action": "cancels_deaf"},
+                )
+                time.sleep(pause)
+                pause = min(pause * 2, _PAUSE_MOST)
+
+    def _listen(self) -> None:
+        client = redis.Redis.from_url(self._url, socket_connect_timeout=1, socket_timeout=5)
+        with client, client.pubsub() as subscription:  # type: ignore[no-untyped-call]
+            subscription.subscribe(self._channel)
+            while not self._stopping:
+                message = subscription.get_message(timeout=POLL_SECONDS)
+                if message is None:
+                    continue
+                if message["type"] == "subscribe":
+                    self._on_gap()
+                elif message["type"] == "message":
+                    self._heard(message["data"])
+
+    def _heard(self, data: bytes) -> None:
+        words = data.decode("ascii", "replace").split()
+        if len(words) == 3 and words[0] == "cancel":  # noqa: PLR2004 - the message's three words
+            self._on_cancel(words[1], words[2])
+        else:
+            _log.warning("Unknown word on the control channel", extra={"action": "control_unknown"})

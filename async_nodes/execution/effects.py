@@ -1,0 +1,96 @@
+"""The one place for effects that happen outside the store: a handler per effect, and compensation.
+
+All other effects are carried out by the store's scripts in the transaction that changes the state.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from async_nodes.core.effects import Effect
+from async_nodes.core.machine import TABLE
+from async_nodes.core.states import EventType, NodeState
+from async_nodes.egress.client import Client
+from async_nodes.execution.job import node_of
+from async_nodes.nodes import NodeContext
+
+if TYPE_CHECKING:
+    from async_nodes.egress.guard import Guard
+    from async_nodes.execution.bus import EventBus
+    from async_nodes.nodes.spec import NodeSpec
+    from async_nodes.storage.redis_store import RedisStore
+
+_log = logging.getLogger(__name__)
+
+_EVENT_OF_END = {
+    NodeState.SUCCEEDED: EventType.COMPLETE,
+    NodeState.FAILED: EventType.ERROR,
+    NodeState.CANCELLED: EventType.CANCEL,
+}
+
+
+class Effects:
+    """Carry out what follows a task's end in a worker.
+
+    Args:
+        store: to read the ended task.
+        registry: the nodes by name.
+        guard: which addresses a compensation may call.
+        bus: observers of this process.
+
+    """
+
+    def __init__(
+        self, store: RedisStore, registry: Mapping[str, NodeSpec], guard: Guard, bus: EventBus
+    ) -> None:
+        self._store = store
+        self._registry = registry
+        self._guard = guard
+        self._bus = bus
+        self._handlers: dict[Effect, Callable[[NodeSpec, dict[str, Any]], None]] = {
+            Effect.PUBLISH: self._publish,
+            Effect.COMPENSATE: self._compensate,
+        }
+
+    def task_ended(self, task_id: str) -> None:
+        """Carry out the effects of a terminal state; the store has the record already."""
+        document = self._store.read(task_id)
+        if document is None or not document.state.terminal:
+            return
+        spec = self._registry.get(node_of(document.private))
+        if spec is None:
+            return
+        record = json.loads(document.json)
+        event = _EVENT_OF_END[document.state]
+        for effect in TABLE[NodeState.RUNNING, event].effects:
+            handler = self._handlers.get(effect)
+            if handler is not None:
+                handler(spec, record)
+
+    def _publish(self, spec: NodeSpec, record: dict[str, Any]) -> None:
+        event = _EVENT_OF_END[NodeState(record["state"])]
+        self._bus.publish(spec.name, event, record)
+
+    def _compensate(self, spec: NodeSpec, record: dict[str, Any]) -> None:
+        """Let the node clean up; only if it ever started."""
+        if spec.compensate is None or not record["attempt"]:
+            return
+        ctx = NodeContext(
+            task_id=record["task_id"],
+            node=spec.name,
+            attempt=record["attempt"],
+            http=Client(self._guard),
+        )
+        try:
+            spec.compensate(ctx, record)
+        except Exception:  # noqa: BLE001 - whatever the node's own clean-up raises
+            # The task has ended; a clean-up that fails is for people to see, not for the record.
+            _log.exception(
+                "The compensation of a node failed",
+                extra={"action": "compensate_failed", "task_id": record["task_id"]},
+            )
+        finally:
+            ctx.http.close()

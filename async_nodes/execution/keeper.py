@@ -1,0 +1,231 @@
+"""The keeper: a native thread beside the work that holds the worker's lease.
+
+It renews the lease, fires timers, sweeps up after the dead, and watches the event loop of an I/O
+worker. It must go on while the loop is blocked, so it uses a native thread, a native socket and
+nothing that gevent has patched; it speaks to people by writing to stderr at once.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable, Sequence
+from types import FrameType
+from typing import TYPE_CHECKING, Protocol
+
+from async_nodes.core.errors import AsyncNodesError
+from async_nodes.execution import attempt, endings
+
+if TYPE_CHECKING:
+    from async_nodes.core.ports import Claim
+    from async_nodes.storage.redis_store import RedisStore
+
+try:
+    from gevent.monkey import get_original
+
+    _start_thread = get_original("_thread", "start_new_thread")
+    _sleep = get_original("time", "sleep")
+    _get_ident = get_original("_thread", "get_ident")
+except ImportError:  # a worker without gevent
+    from _thread import get_ident as _get_ident
+    from _thread import start_new_thread as _start_thread
+    from time import sleep as _sleep
+
+TICK = 0.1
+SWEEP_EVERY = 1.0
+TIDY_EVERY = 30.0
+REPORT_STALL_AFTER = 1.0
+SHORTEST_STALL, LONGEST_STALL = 2.0, 5.0
+NAMELESS_STALL = 30.0
+EXIT_BLOCKED = 75  # EX_TEMPFAIL: start me again
+
+
+class Loop(Protocol):
+    """The event loop under watch: when it last turned."""
+
+    last_turn: float
+
+
+class Keeper:
+    """Keep one worker's promise.
+
+    Args:
+        store: a blocking store of its own.
+        worker: the worker's id.
+        lease_seconds: how long the lease lasts.
+        held: returns the ids popped and not started; called from the keeper's thread.
+        on_lease_lost: told that the worker's tasks were given away.
+        on_ended: told of tasks that ended without a worker, for their compensation.
+        loop: the event loop to watch, or None.
+
+    """
+
+    def __init__(
+        self,
+        *,
+        store: RedisStore,
+        worker: str,
+        lease_seconds: float,
+        held: Callable[[], Sequence[str]],
+        on_lease_lost: Callable[[], None],
+        on_ended: Callable[[Sequence[str]], None],
+        loop: Loop | None = None,
+    ) -> None:
+        self._store = store
+        self._worker = worker
+        self._renew_every = lease_seconds / 3
+        self._held = held
+        self._on_lease_lost = on_lease_lost
+        self._on_ended = on_ended
+        self._loop = loop
+        self._watched = _get_ident()
+        self._stopping = False
+        self._stopped = False
+        self._renewed_at = self._swept_at = self._tidied_at = self._fire_at = 0.0
+        self._reported = False
+        self._last_tick = time.monotonic()
+        self._complained: str | None = None
+
+    @property
+    def channel(self) -> str:
+        """Return the channel on which this worker hears of cancels."""
+        return self._store.keys.control(self._worker)
+
+    def start(self) -> None:
+        """Take the lease, then go on in a thread of its own.
+
+        Raises:
+            StoreUnavailable: Redis does not answer; a worker without a lease must not start.
+
+        """
+        self._store.register(self._worker)
+        self._renewed_at = self._last_tick = time.monotonic()
+        _start_thread(self._run, ())
+
+    def stop(self) -> None:
+        """Stop the thread and give the lease back: at once with `retire`, else by its end."""
+        self._stopping = True
+        until = time.monotonic() + 2.0
+        while not self._stopped and time.monotonic() < until:
+            time.sleep(0.02)
+        try:
+            if self._store.running(self._worker):
+                self._store.expire(self._worker)
+                self._store.sweep()
+            else:
+                self._store.retire(self._worker)
+        except AsyncNodesError as error:
+            say(f"the lease was not given back ({error.detail}); it ends by itself")
+
+    def _run(self) -> None:
+        while not self._stopping:
+            try:
+                self._tick()
+                self._complained = None
+            except AsyncNodesError as error:
+                if self._complained != error.code:
+                    self._complained = error.code
+                    say(f"Redis: {error.detail}")
+            except Exception as error:  # noqa: BLE001 - the lease must outlive any fault in here
+                say(f"keeper: {type(error).__name__}: {error}")
+            _sleep(TICK)
+        self._stopped = True
+
+    def _tick(self) -> None:
+        self._watch_loop()
+        now = time.monotonic()
+        if now - self._renewed_at >= self._renew_every:
+            self._renew(now)
+        if now >= self._fire_at:
+            fired = self._store.fire_timers()
+            wait = SWEEP_EVERY if fired.next_in is None else fired.next_in
+            # Another process may add an earlier timer, so never sleep long.
+            self._fire_at = now + min(max(wait, 0.0), 2 * TICK)
+            self._tell(fired.ended)
+        if now - self._swept_at >= SWEEP_EVERY:
+            self._swept_at = now
+            swept = self._store.sweep()
+            if swept.rescued or swept.sent_again:
+                say(f"sweep: {swept.rescued} tasks rescued, {swept.sent_again} messages sent again")
+            self._tell(swept.ended)
+        if now - self._tidied_at >= TIDY_EVERY:
+            self._tidied_at = now
+            self._store.tidy()
+
+    def _renew(self, now: float) -> None:
+        if self._store.renew(self._worker, self._held()):
+            self._renewed_at = now
+            return
+        say("the lease was lost: its tasks run elsewhere now")
+        self._on_lease_lost()
+        self._store.register(self._worker)
+        self._renewed_at = now
+
+    def _tell(self, ended: Sequence[str]) -> None:
+        if ended:
+            self._on_ended(ended)
+
+    # -- the watch over the event loop -------------------------------------------------------
+
+    def _watch_loop(self) -> None:
+        now = time.monotonic()
+        overslept = now - self._last_tick > REPORT_STALL_AFTER
+        self._last_tick = now
+        if self._loop is None:
+            return
+        if overslept:
+            # The whole process stood still (a stopped machine, a call that holds the
+            # interpreter): the loop gets its turn before anything is concluded.
+            self._loop.last_turn = max(self._loop.last_turn, now - REPORT_STALL_AFTER / 2)
+        stalled = now - self._loop.last_turn
+        if stalled < REPORT_STALL_AFTER:
+            self._reported = False
+            return
+        claim = self._culprit()
+        if not self._reported:
+            self._reported = True
+            say(f"the event loop stands still for {stalled:.1f} s in {_named(claim)}")
+        if stalled >= _patience(claim):
+            self._replace(claim, stalled)
+
+    def _culprit(self) -> Claim | None:
+        """Return the claim of the body that the watched thread is executing right now."""
+        frame: FrameType | None = sys._current_frames().get(self._watched)  # noqa: SLF001 - the way
+        while frame is not None:
+            if frame.f_code is attempt.run_attempt.__code__:
+                claim: Claim = frame.f_locals["claim"]
+                return claim
+            frame = frame.f_back
+        return None
+
+    def _replace(self, claim: Claim | None, stalled: float) -> None:
+        """End the blocking task, give the neighbours away, and end this process."""
+        say(f"ending this process after {stalled:.1f} s: {_named(claim)} blocked its event loop")
+        try:
+            if claim is not None:
+                self._store.finish(claim.task_id, claim.fence, endings.blocked(stalled))
+            self._store.expire(self._worker)
+            self._store.sweep()
+        except AsyncNodesError as error:
+            say(f"Redis: {error.detail}; the lease recovers the tasks")
+        os._exit(EXIT_BLOCKED)
+
+
+def _named(claim: Claim | None) -> str:
+    if claim is None:
+        return "code outside of any node"
+    from async_nodes.execution.job import node_of
+
+    return f"node {node_of(claim.private)!r} of task {claim.task_id}"
+
+
+def _patience(claim: Claim | None) -> float:
+    if claim is None:
+        return NAMELESS_STALL
+    return min(max(claim.timeout_ms / 1000, SHORTEST_STALL), LONGEST_STALL)
+
+
+def say(text: str) -> None:
+    """Write one line to stderr without any lock, buffer or event loop in between."""
+    os.write(2, f"async-nodes[{os.getpid()}]: {text}\n".encode("utf-8", "replace"))

@@ -1,0 +1,58 @@
+"""A process that runs one body at a time: a child of the CPU pool, or a suspect's own process.
+
+Time-outs and cancels arrive as signals, which Python delivers between two bytecodes; what does
+not come back to Python is ended by the parent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any
+
+from async_nodes.core.errors import AttemptTimeout, TaskCancelled
+from async_nodes.execution.report import Later
+from async_nodes.nodes import NodeContext, NodeSpec
+from async_nodes.nodes.invoke import invoke_async
+
+CANCEL_SIGNAL = signal.SIGUSR2
+
+
+class PlainHost:
+    """Run bodies in the main thread of a process."""
+
+    later: Later | None = None
+
+    def __init__(self) -> None:
+        self._armed = False
+        signal.signal(CANCEL_SIGNAL, self._on_cancel)
+        signal.signal(signal.SIGALRM, self._on_alarm)
+
+    @contextmanager
+    def limit(self, seconds: float) -> Iterator[None]:
+        """Raise `AttemptTimeout` inside the block after so many seconds.
+
+        The timer repeats, so that a body which swallows the first exception meets another.
+        """
+        self._armed = True
+        signal.setitimer(signal.ITIMER_REAL, seconds, 0.25)
+        try:
+            yield
+        finally:
+            self._armed = False
+            signal.setitimer(signal.ITIMER_REAL, 0)
+
+    def run_async(self, spec: NodeSpec, ctx: NodeContext, inputs: dict[str, Any]) -> Any:
+        """Run an ``async def`` body on a loop of its own."""
+        return asyncio.run(invoke_async(spec, ctx, inputs))
+
+    def _on_cancel(self, _signal: int, _frame: FrameType | None) -> None:
+        if self._armed:
+            raise TaskCancelled
+
+    def _on_alarm(self, _signal: int, _frame: FrameType | None) -> None:
+        if self._armed:
+            raise AttemptTimeout

@@ -1,0 +1,49 @@
+"""What a worker process is made of, put together once per process."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from async_nodes.dispatch.celery_factory import make_app
+from async_nodes.dispatch.connect import open_blocking
+from async_nodes.egress.guard import Guard
+from async_nodes.execution.attempt import Executor
+from async_nodes.execution.middleware import STANDARD
+from async_nodes.execution.plain_host import PlainHost
+from async_nodes.nodes.registry import registry
+from async_nodes.settings import Settings
+
+if TYPE_CHECKING:
+    from async_nodes.execution.attempt import Host
+    from async_nodes.storage.redis_store import RedisStore
+
+
+def new_worker_id(kind: str) -> str:
+    """Return an id for this life of this process; a restarted worker is another worker."""
+    return f"{kind}-{os.getpid()}-{secrets.token_hex(4)}"
+
+
+def new_fence() -> str:
+    """Return a fence: 16 characters that no other claim has."""
+    return secrets.token_hex(8)
+
+
+def executor_for(settings: Settings, store: RedisStore, host: Host) -> Executor:
+    """Return what every attempt of this process shares."""
+    return Executor(
+        store=store,
+        registry=registry(settings.imports),
+        host=host,
+        guard=Guard(frozenset(settings.egress_allow)),
+        middleware=STANDARD,
+    )
+
+
+def plain_executor(title: str) -> tuple[Executor, Callable[[], None]]:
+    """Return the executor of a process that runs one body at a time, and how to close it."""
+    settings = Settings.load()
+    store = open_blocking(settings, make_app(settings), title=f"async-nodes:{title}")
+    return executor_for(settings, store, PlainHost()), store.close

@@ -1,0 +1,117 @@
+"""What a running body says, on its way into the store.
+
+The store's answer carries two words back: that the task was given to somebody else, and that a
+cancel was asked for. Both are raised into the body at its next report.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any, Protocol
+
+from async_nodes.core.errors import TaskCancelled
+from async_nodes.core.ports import NULL
+from async_nodes.core.strict_json import dumps
+from async_nodes.execution.endings import Side
+from async_nodes.execution.signals import FenceLost
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from async_nodes.core.ports import Applied, Claim, Tasks
+
+
+class Later(Protocol):
+    """Runs a function after some seconds; answers with a function that prevents it."""
+
+    def __call__(self, seconds: float, function: Callable[[], None]) -> Callable[[], None]: ...
+
+
+class Report:
+    """Send one attempt's chunks, progress and usage.
+
+    Args:
+        store: where to.
+        claim: the attempt.
+        coalesce: seconds within which text pieces are joined into one chunk; 0 sends each alone.
+        later: timer for a joined chunk that no further piece follows; without one it waits for
+            the next piece or the end.
+
+    """
+
+    def __init__(
+        self, store: Tasks, claim: Claim, *, coalesce: float = 0.0, later: Later | None = None
+    ) -> None:
+        self._store = store
+        self._claim = claim
+        self._coalesce = coalesce
+        self._later = later
+        self._sent = 0
+        self._pieces: list[str] = []
+        self._last_flush = 0.0
+        self._disarm: Callable[[], None] | None = None
+        self._usage: dict[str, int] = {}
+        self._progress: bytes = NULL
+
+    @property
+    def side(self) -> Side:
+        """Return usage and progress for the record's end."""
+        return Side(dumps(self._usage) if self._usage else NULL, self._progress)
+
+    def chunk(self, value: Any) -> None:
+        """Send a piece of the stream."""
+        if isinstance(value, str) and self._coalesce > 0:
+            self._join(value)
+            return
+        self.flush()
+        self._send({"text" if isinstance(value, str) else "data": value})
+
+    def progress(self, fraction: float, text: str) -> None:
+        """Send how far the work is."""
+        self.flush()
+        self._progress = dumps({"fraction": fraction, "text": text})
+        shown = dumps({"fraction": fraction, "text": text, "attempt": self._claim.attempt})
+        self._heed(self._store.progress(self._claim.task_id, self._claim.fence, shown))
+
+    def usage(self, counts: dict[str, int]) -> None:
+        """Add to what the attempt has used."""
+        for name, count in counts.items():
+            self._usage[name] = self._usage.get(name, 0) + count
+
+    def flush(self) -> None:
+        """Send the pieces that wait to be joined."""
+        if self._disarm is not None:
+            self._disarm()
+            self._disarm = None
+        if self._pieces:
+            text = "".join(self._pieces)
+            self._pieces.clear()
+            self._last_flush = time.monotonic()
+            self._send({"text": text})
+
+    def _join(self, piece: str) -> None:
+        self._pieces.append(piece)
+        wait = self._last_flush + self._coalesce - time.monotonic()
+        if wait <= 0:
+            self.flush()
+        elif self._disarm is None and self._later is not None:
+            self._disarm = self._later(wait, self._flush_late)
+
+    def _flush_late(self) -> None:
+        """Flush from a timer, where nobody is there to be told of a cancel: the next report is."""
+        self._disarm = None
+        try:
+            self.flush()
+        except (FenceLost, TaskCancelled):
+            return
+
+    def _send(self, content: dict[str, Any]) -> None:
+        self._sent += 1
+        json = dumps({**content, "attempt": self._claim.attempt, "n": self._sent})
+        self._heed(self._store.chunk(self._claim.task_id, self._claim.fence, json))
+
+    def _heed(self, applied: Applied) -> None:
+        if not applied.applied:
+            raise FenceLost
+        if applied.cancel_asked:
+            raise TaskCancelled

@@ -1,0 +1,267 @@
+"""The one Celery task, and what a Celery worker of ours is made of.
+
+Celery delivers wake-ups and supervises processes; the record decides what they mean. Everything
+here is hung onto Celery by its own extension points: a strategy, a request class and signals.
+"""
+
+from __future__ import annotations
+
+import _thread
+import logging
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from celery import signals
+
+from async_nodes.core.errors import AsyncNodesError
+from async_nodes.dispatch.connect import open_blocking, open_shared
+from async_nodes.dispatch.messages import DISPATCH_HEADER, TASK_NAME
+from async_nodes.egress.guard import Guard
+from async_nodes.execution.bus import EventBus
+from async_nodes.execution.cancels import CancelListener
+from async_nodes.execution.effects import Effects
+from async_nodes.execution.keeper import Keeper
+from async_nodes.execution.process import executor_for, new_worker_id
+from async_nodes.execution.title import set_title
+from async_nodes.nodes.registry import registry
+from async_nodes.telemetry import work_metrics
+
+if TYPE_CHECKING:
+    from celery import Celery, Task
+
+    from async_nodes.execution.io_pool import IoPool
+    from async_nodes.settings import Settings
+
+_log = logging.getLogger(__name__)
+
+SPARE_CONNECTIONS = 20
+GREEN_POOLS, FORK_POOLS = ("gevent",), ("prefork", "processes", "solo")
+
+
+@dataclass(slots=True)
+class Worker:
+    """Hold what a worker process is made of while it lives."""
+
+    kind: str
+    pool: Any
+    keeper: Keeper
+    cancels: CancelListener
+
+
+class Installation:
+    """Hang our task onto a Celery app.
+
+    Args:
+        app: the app.
+        settings: the process's settings.
+
+    """
+
+    def __init__(self, app: Celery, settings: Settings) -> None:
+        self._app = app
+        self._settings = settings
+        self._worker: Worker | None = None
+        self._worker_id = ""
+        self._child: Any = None
+        self._task = self._declare()
+        signals.celeryd_init.connect(self._on_init, weak=False)
+        signals.celeryd_after_setup.connect(self._on_setup, weak=False)
+        signals.worker_ready.connect(self._on_ready, weak=False)
+        signals.worker_process_init.connect(self._on_child, weak=False)
+        signals.worker_shutting_down.connect(self._on_stopping, weak=False)
+        signals.worker_shutdown.connect(self._on_stopped, weak=False)
+
+    def _declare(self) -> Task:
+        installation = self
+
+        @self._app.task(
+            name=TASK_NAME,
+            bind=True,
+            acks_late=True,
+            ignore_result=True,
+            max_retries=0,
+            soft_time_limit=None,
+            time_limit=None,
+        )
+        def execute(task: Task) -> str:
+            return installation.run_in_child(task.request)
+
+        declared: Task = execute
+        return declared
+
+    # -- Celery's signals, in the order of a worker's life -----------------------------------
+
+    def _on_init(self, conf: Any, options: dict[str, Any], **_: object) -> None:
+        """Check and complete the settings before the pool is made."""
+        pool = str(options.get("pool_cls") or options.get("pool") or conf.worker_pool)
+        green = any(name in pool for name in GREEN_POOLS)
+        if not green and not any(name in pool for name in FORK_POOLS):
+            raise AsyncNodesError(
+                "invalid_setting", f"the pool {pool!r} is not supported: use gevent or prefork"
+            )
+        concurrency = int(
+            options.get("concurrency") or conf.worker_concurrency or os.cpu_count() or 1
+        )
+        check_settings(conf, green=green, concurrency=concurrency)
+        self._worker_id = new_worker_id("io" if green else "cpu")
+        if green:
+            self._task.Strategy = "async_nodes.execution.tasks:io_strategy"
+            self._task.installation = self
+        else:
+            conf.worker_prefetch_multiplier = 1
+            self._task.Request = "async_nodes.execution.cpu_pool:CpuRequest"
+
+    def _on_setup(self, instance: Any, **_: object) -> None:
+        """Let a gevent worker that names no queues take those it is made for."""
+        chosen = instance.app.amqp.queues.consume_from
+        if self._worker_id.startswith("io-") and len(chosen) == len(instance.app.amqp.queues):
+            instance.app.amqp.queues.select([name for name in chosen if ".io." in name])
+
+    def _on_ready(self, **_: object) -> None:
+        """Start what runs beside the work; the children of a CPU worker are forked by now."""
+        if self._worker_id.startswith("cpu-"):
+            self._start_cpu()
+        if self._worker is not None:
+            set_title(f"async-nodes worker {self._worker.kind}")  # Celery has set its own by now
+            self._worker.cancels.start()
+            work_metrics.expose(self._settings.metrics_port)
+            _log.info("Worker %s is ready", self._worker_id, extra={"action": "worker_ready"})
+
+    def _on_child(self, **_: object) -> None:
+        """Set up a prefork child, before its first task."""
+        from async_nodes.execution.cpu_pool import NICENESS, Child
+
+        set_title("async-nodes worker cpu child")
+        os.nice(NICENESS)
+        self._worker = None
+        self._child = Child(self._worker_id)
+
+    def _on_stopping(self, **_: object) -> None:
+        """Drain in the background; Celery waits for the pool meanwhile."""
+        if self._worker is not None:
+            # Not `threading`: its start() waits, which a signal handler under gevent must not.
+            _thread.start_new_thread(self._worker.pool.drain, (self._settings.shutdown_seconds,))
+
+    def _on_stopped(self, **_: object) -> None:
+        if self._worker is not None:
+            self._worker.cancels.stop()
+            self._worker.keeper.stop()
+
+    # -- work --------------------------------------------------------------------------------
+
+    def run_in_child(self, request: Any) -> str:
+        """Run the task of a message in this process, one at a time."""
+        if self._child is None:
+            from async_nodes.execution.cpu_pool import Child
+
+            self._child = Child(self._worker_id)
+        answer: str = self._child.execute(request.id, int(request.get(DISPATCH_HEADER) or 0))
+        return answer
+
+    def io_pool(self) -> IoPool:
+        """Return the I/O pool of this process; the first call makes it and takes the lease."""
+        if self._worker is None:
+            return self._start_io()
+        pool: IoPool = self._worker.pool
+        return pool
+
+    def _start_io(self) -> IoPool:
+        from async_nodes.execution.green_host import GreenHost
+        from async_nodes.execution.io_pool import IoPool
+
+        settings = self._settings
+        store = open_shared(
+            settings, self._app, worker=True, title=f"async-nodes:{self._worker_id}"
+        )
+        executor = executor_for(settings, store, GreenHost())
+        effects = Effects(store, executor.registry, executor.guard, EventBus())
+        pool = IoPool(executor, effects, self._worker_id)
+        self._start("io", pool, loop=pool.pulse)
+        return pool
+
+    def _start_cpu(self) -> None:
+        """Make the parent's side of the CPU pool and take its lease."""
+        from async_nodes.execution import cpu_pool
+
+        settings = self._settings
+        store = open_blocking(settings, self._app, title=f"async-nodes:{self._worker_id}")
+        guard = Guard(frozenset(settings.egress_allow))
+        effects = Effects(store, registry(settings.imports), guard, EventBus())
+        pool = cpu_pool.CpuPool(store, effects, self._worker_id)
+        cpu_pool.install(pool)
+        self._start("cpu", pool, loop=None)
+
+    def _start(self, kind: str, pool: Any, *, loop: Any) -> None:
+        settings = self._settings
+        keeper = Keeper(
+            store=open_blocking(settings, self._app, title=f"async-nodes:{self._worker_id}:keeper"),
+            worker=self._worker_id,
+            lease_seconds=settings.lease_seconds,
+            held=pool.held,
+            on_lease_lost=pool.lease_lost,
+            on_ended=pool.ended_elsewhere,
+            loop=loop,
+        )
+        cancels = CancelListener(
+            settings.store_url,
+            keeper.channel,
+            on_cancel=pool.cancel,
+            on_gap=pool.look_back,
+        )
+        keeper.start()
+        self._worker = Worker(kind, pool, keeper, cancels)
+
+
+def io_strategy(task: Any, app: Celery, consumer: Any, **_: object) -> Callable[..., None]:
+    """Hand messages to the I/O pool: no Request, no tracer, no result."""
+    pool = task.installation.io_pool()
+    slots = consumer.pool
+
+    def handle(
+        message: Any, _body: object, ack: Any, _reject: object, _callbacks: object, **_: object
+    ) -> None:
+        pool.receive(message, slots, lambda: ack(_log, consumer.connection_errors))
+
+    return handle
+
+
+def check_settings(conf: Any, *, green: bool, concurrency: int) -> None:
+    """Complete Celery's settings, and refuse those under which tasks would be lost.
+
+    Raises:
+        AsyncNodesError: ``invalid_setting`` or ``unpatched``.
+
+    """
+    options = dict(conf.broker_transport_options)
+    if options.get("global_keyprefix"):
+        _refuse(
+            "CELERY_BROKER_TRANSPORT_OPTIONS",
+            "global_keyprefix is not supported: use ASYNC_NODES_KEY_PREFIX",
+        )
+    if not conf.result_backend_thread_safe:
+        _refuse(
+            "CELERY_RESULT_BACKEND_THREAD_SAFE",
+            "must be true: otherwise every task opens a connection of its own",
+        )
+    if set(conf.accept_content) - {"json", "application/json"}:
+        _refuse("CELERY_ACCEPT_CONTENT", 'must be ["json"]: other formats can run code')
+    if green:
+        from gevent.monkey import is_module_patched
+
+        if not is_module_patched("socket"):
+            raise AsyncNodesError("unpatched")
+    needed = concurrency + SPARE_CONNECTIONS
+    given = options.get("max_connections")
+    if given is not None and given < needed:
+        _refuse(
+            "CELERY_BROKER_TRANSPORT_OPTIONS",
+            f"max_connections is {given}; with "
+            f"{concurrency} slots it must be {needed} or more, or absent",
+        )
+    conf.broker_transport_options = {**options, "max_connections": given or needed}
+
+
+def _refuse(name: str, why: str) -> None:
+    raise AsyncNodesError("invalid_setting", f"{name}: {why}")

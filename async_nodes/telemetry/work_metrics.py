@@ -1,0 +1,65 @@
+"""What a worker counts, under the two names that were asked for and two of our own.
+
+`celery_task_runtime` and `celery_active_tasks` keep the names dashboards for Celery know.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, start_http_server
+
+_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600)
+
+REGISTRY = CollectorRegistry()
+_runtime = Histogram(
+    "celery_task_runtime",
+    "Seconds a node's body ran (the name is kept for compatibility)",
+    ["node"],
+    buckets=_BUCKETS,
+    registry=REGISTRY,
+)
+_active = Gauge(
+    "celery_active_tasks",
+    "Bodies running in this process (the name is kept for compatibility)",
+    registry=REGISTRY,
+)
+_waited = Histogram(
+    "async_nodes_task_queue_wait_seconds",
+    "Seconds from being claimable to being claimed",
+    ["node"],
+    buckets=_BUCKETS,
+    registry=REGISTRY,
+)
+_stalls = Counter(
+    "async_nodes_loop_stalls_total",
+    "Times a node held up the event loop of an I/O worker",
+    ["node"],
+    registry=REGISTRY,
+)
+
+
+@contextmanager
+def observe_attempt(node: str, waited_seconds: float) -> Iterator[None]:
+    """Count a body as running inside the block and observe how long it took."""
+    _waited.labels(node).observe(waited_seconds)
+    _active.inc()
+    started = time.monotonic()
+    try:
+        yield
+    finally:
+        _active.dec()
+        _runtime.labels(node).observe(time.monotonic() - started)
+
+
+def count_stall(node: str) -> None:
+    """Count one stall of the event loop."""
+    _stalls.labels(node).inc()
+
+
+def expose(port: int | None, *, host: str = "127.0.0.1") -> None:
+    """Serve this process's metrics on a port, where one is set."""
+    if port is not None:
+        start_http_server(port, addr=host, registry=REGISTRY)
