@@ -1,9 +1,48 @@
 """async_nodes: run the slow nodes of an LLM workflow outside the request that asked for them.
 
 The way of a task through the package is: submit → dispatch → execute → store → expose.
+
+    from async_nodes import node
+
+    @node("text.shout")
+    def shout(text: str) -> str:
+        return text.upper()
 """
+
+from typing import TYPE_CHECKING, Any
 
 from async_nodes.core.errors import AsyncNodesError, RetryableError, TerminalError
 from async_nodes.core.retry import RetryPolicy
+from async_nodes.version import __version__
 
-__all__ = ["AsyncNodesError", "RetryPolicy", "RetryableError", "TerminalError"]
+if TYPE_CHECKING:
+    from async_nodes.core.context import ScopeContext
+    from async_nodes.nodes.context import NodeContext
+    from async_nodes.nodes.spec import node
+
+__all__ = [
+    "AsyncNodesError",
+    "NodeContext",
+    "RetryPolicy",
+    "RetryableError",
+    "ScopeContext",
+    "TerminalError",
+    "__version__",
+    "node",
+]
+
+_LAZY = {
+    "NodeContext": "async_nodes.nodes.context",
+    "ScopeContext": "async_nodes.core.context",
+    "node": "async_nodes.nodes.spec",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import the node kit when it is first asked for: a command that needs none starts faster."""
+    if name not in _LAZY:
+        message = f"module {__name__!r} has no attribute {name!r}"
+        raise AttributeError(message)
+    from importlib import import_module
+
+    return getattr(import_module(_LAZY[name]), name)

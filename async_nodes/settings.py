@@ -92,7 +92,7 @@ class Settings:
         host, port: where the web process listens (port 0: any free one).
         data_dir: absolute path for the embedded server's data.
         imports: modules that define nodes.
-        lease_seconds: how long a worker's silence is believed to be life, at least 3.
+        lease_seconds: how long a worker's silence is believed to be life, at least 1.
         transport: ``stock`` (kombu's) or ``fast`` (ours).
         shutdown_seconds: how long a stopping worker waits for its running tasks.
         egress_allow: ``host:port`` entries that nodes may call though they are not public.
@@ -223,7 +223,7 @@ RULES: Final[tuple[tuple[str, Callable[[Any], bool], str], ...]] = (
     ("port", is_port, "must be 0 to 65535"),
     ("metrics_port", is_port, "must be 0 to 65535"),
     ("imports", lambda v: all(map(is_module_name, v)), "must be modules, comma separated"),
-    ("lease_seconds", lambda v: 3 <= v <= 3600, "must be 3 to 3600"),  # noqa: PLR2004 - as it says
+    ("lease_seconds", lambda v: 1 <= v <= 3600, "must be 1 to 3600"),  # noqa: PLR2004 - as it says
     ("shutdown_seconds", lambda v: 0 <= v <= 86_400, "must be 0 to 86400"),  # noqa: PLR2004
     ("transport", lambda v: v in {"fast", "stock"}, "must be fast or stock"),
     (

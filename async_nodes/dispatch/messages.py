@@ -39,6 +39,7 @@ def _template(app: Celery, name: str, queue_name: str) -> str:
         args=(),
         kwargs={},
         time_limit=hard_limit,
+        soft_time_limit=hard_limit,  # or Celery's default would end a longer attempt early
         ignore_result=True,
         origin="async_nodes",
     )
