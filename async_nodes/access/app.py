@@ -1,0 +1,195 @@
+"""Step 5, expose: the Flask app. What is done for every request, around the routes.
+
+Each request gets a trace, an id and a tenant; each failure becomes a problem document; each answer
+is counted, and a line is logged for problems and for what was slow.
+"""
+
+from __future__ import annotations
+
+import logging
+from time import perf_counter
+from typing import Any, Final
+from urllib.parse import quote
+
+from flask import Flask, Response, g, request
+from redis.exceptions import ResponseError
+from werkzeug.exceptions import HTTPException, MethodNotAllowed
+
+from async_nodes.access import negotiate, ops, problems, routes
+from async_nodes.access.guard import OPEN_PATHS, Guard
+from async_nodes.access.hub import Hub
+from async_nodes.access.services import Provider, Services
+from async_nodes.core.errors import AsyncNodesError
+from async_nodes.nodes.registry import Registry, registry
+from async_nodes.settings import Settings
+from async_nodes.storage.commit import verdict_of
+from async_nodes.storage.redis_store import RedisStore
+from async_nodes.telemetry import metrics
+
+MAX_BODY: Final = 1 << 20
+SLOW_SECONDS: Final = 1.0
+MAX_LOGGED_PATH: Final = 200
+
+log = logging.getLogger(__name__)
+
+
+def create_app(
+    settings: Settings, store: RedisStore, hub: Hub, *, nodes: Registry | None = None
+) -> Flask:
+    """Return the app over an open store.
+
+    Args:
+        settings: host, key and imports.
+        store: the tasks.
+        hub: the events of watched tasks; the caller starts and closes it.
+        nodes: the registry; that of the settings when omitted.
+
+    Raises:
+        AsyncNodesError: ``invalid_setting``: no key, but a host that others can reach.
+        StoreUnavailable: the store does not answer.
+
+    """
+    nodes = registry(settings.imports) if nodes is None else nodes
+    services = Services.assemble(settings, store, hub, nodes)
+    return build_app(settings, lambda: services, nodes=nodes)
+
+
+def build_app(settings: Settings, provider: Provider, *, nodes: Registry) -> Flask:
+    """Return the app over services that may not be there yet.
+
+    Args:
+        settings: host and key.
+        provider: gives the services, or raises ``store_unavailable``.
+        nodes: the registry.
+
+    """
+    app = Flask("async_nodes", static_folder=None)
+    app.config["MAX_CONTENT_LENGTH"] = MAX_BODY
+    app.url_map.strict_slashes = False
+    app.url_map.merge_slashes = False
+    guard = Guard(settings)
+
+    @app.before_request
+    def begin() -> None:
+        _begin(guard)
+
+    app.after_request(_end)
+    app.register_error_handler(AsyncNodesError, _problem)
+    app.register_error_handler(HTTPException, _http_problem)
+    app.register_error_handler(ResponseError, _redis_problem)
+    app.register_error_handler(Exception, _unexpected)
+    app.register_blueprint(routes.blueprint(provider))
+    app.register_blueprint(ops.blueprint(settings, provider, nodes))
+    return app
+
+
+def _begin(guard: Guard) -> None:
+    """Give the request its names, and see who sends it."""
+    g.started = perf_counter()
+    headers = request.headers
+    g.request_id = negotiate.request_id(headers.get("X-Request-ID"))
+    g.traceparent = negotiate.traceparent(headers.get("traceparent"))
+    if request.path in OPEN_PATHS:
+        return
+    guard.check_origin(
+        host=headers.get("Host"),
+        origin=headers.get("Origin"),
+        fetch_site=headers.get("Sec-Fetch-Site"),
+    )
+    g.tenant = guard.tenant(headers.get("Authorization"))
+
+
+def _end(response: Response) -> Response:
+    """Echo the names, count the answer and log it if somebody may want to know."""
+    headers = response.headers
+    headers["X-Request-ID"] = g.request_id
+    headers["traceparent"] = g.traceparent
+    headers["X-Content-Type-Options"] = "nosniff"
+    rule = request.url_rule
+    route = rule.rule if rule is not None else "unmatched"
+    seconds = perf_counter() - g.started
+    metrics.request_duration(route, _method(), str(response.status_code)).observe(seconds)
+    slow = seconds - g.get("waited", 0.0) > SLOW_SECONDS
+    probed = request.path in OPEN_PATHS  # every second or so, and it tells its asker
+    if (response.status_code >= 400 or slow) and not probed:  # noqa: PLR2004 - the first error
+        _log(response.status_code, seconds, slow=slow)
+    return response
+
+
+_METHODS: Final = frozenset({"GET", "HEAD", "POST", "OPTIONS", "PUT", "PATCH", "DELETE"})
+
+
+def _method() -> str:
+    """Return the method for a metric's label, where made-up ones may not grow without bound."""
+    return request.method if request.method in _METHODS else "other"
+
+
+def _log(status: int, seconds: float, *, slow: bool) -> None:
+    """Log one line; nothing in it comes from the client without being encoded."""
+    code = g.get("problem", "")
+    level = logging.WARNING if status >= 500 or slow else logging.INFO  # noqa: PLR2004
+    log.log(
+        level,
+        "%s %s answered %d%s in %.0f ms",
+        _method(),
+        quote(request.path)[:MAX_LOGGED_PATH],
+        status,
+        f" {code}" if code else "",
+        seconds * 1000,
+        extra={
+            "action": "http_slow" if slow else "http_problem",
+            "request_id": g.request_id,
+            "trace_id": g.traceparent[3:35],
+        },
+    )
+
+
+# -- failures --------------------------------------------------------------------------------------
+
+
+def _problem(error: AsyncNodesError) -> Response:
+    g.problem = error.code
+    tongue = negotiate.language(request.headers.get("Accept-Language"))
+    members = problems.document(
+        error, language=tongue, path=request.path, trace_id=g.traceparent[3:35]
+    )
+    return Response(
+        problems.encode(members),
+        status=error.status,
+        headers={**problems.headers(error, language=tongue), "Vary": "Accept-Language"},
+        content_type=problems.CONTENT_TYPE,
+    )
+
+
+def _http_problem(error: HTTPException) -> Any:
+    if error.code is not None and error.code < 400:  # noqa: PLR2004 - a redirect is no problem
+        return error
+    response = _problem(problems.from_http(error))
+    if isinstance(error, MethodNotAllowed) and error.valid_methods:
+        response.headers["Allow"] = ", ".join(sorted(error.valid_methods))
+    return response
+
+
+def _redis_problem(error: ResponseError) -> Response:
+    """Answer for a command that Redis refused: most often it is loading its data, or full."""
+    try:
+        verdict_of(error)
+    except AsyncNodesError as meant:
+        if meant.code == "internal":
+            return _unexpected(error)
+        return _problem(meant)
+    return _unexpected(error)
+
+
+def _unexpected(error: Exception) -> Response:
+    """Answer for a fault of ours: the client gets the trace's id, the log everything."""
+    log.error(
+        "A request failed inside the server",
+        exc_info=error,
+        extra={
+            "action": "http_failed",
+            "request_id": g.request_id,
+            "trace_id": g.traceparent[3:35],
+        },
+    )
+    return _problem(AsyncNodesError("internal"))

@@ -1,0 +1,55 @@
+"""Step 5, expose: what the routes work with, put together once per process."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from async_nodes.access.hub import Hub
+from async_nodes.core.ids import IdSource
+from async_nodes.dispatch.submit import Submitter
+from async_nodes.nodes import Registry
+from async_nodes.settings import Settings
+from async_nodes.storage.redis_store import RedisStore
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """Hold the store and what is built on it.
+
+    Attributes:
+        store: the tasks.
+        hub: the events of watched tasks.
+        ids: recognises ids of ours.
+        submitter: accepts tasks.
+
+    """
+
+    store: RedisStore
+    hub: Hub
+    ids: IdSource
+    submitter: Submitter
+
+    @classmethod
+    def assemble(
+        cls,
+        settings: Settings,
+        store: RedisStore,
+        hub: Hub,
+        nodes: Registry,
+        *,
+        clock: Callable[[], float] = time.time,
+    ) -> Services:
+        """Return the services over an open store.
+
+        Raises:
+            StoreUnavailable: the store does not give the secret of the ids.
+
+        """
+        ids = store.id_source()
+        return cls(store, hub, ids, Submitter(store, ids, nodes, settings, clock))
+
+
+Provider = Callable[[], Services]
+"""Gives the services, or raises `StoreUnavailable` while the store has not answered yet."""
