@@ -37,7 +37,7 @@ CONFIRM_SECONDS = 1.0
 OUTAGE_SECONDS = 7.0
 """After so long without a sign of the server the subscriptions end: nobody waits for ever."""
 
-CLIENT_NAME = "async-nodes events"
+CLIENT_NAME = "async-nodes-events"
 _BACKOFF_FIRST, _BACKOFF_MOST = 0.05, 1.0
 
 
