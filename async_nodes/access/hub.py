@@ -38,7 +38,7 @@ OUTAGE_SECONDS = 7.0
 """After so long without a sign of the server the subscriptions end: nobody waits for ever."""
 
 CLIENT_NAME = "async-nodes-events"
-_BACKOFF_FIRST, _BACKOFF_MOST = 0.05, 1.0
+_PAUSE_FIRST, _PAUSE_MOST = 0.05, 1.0
 
 
 class _Channel:
@@ -92,6 +92,7 @@ class Hub:
         self._outbox_filled = Event()
         self._greenlets: list[Any] = []
         self._ending: Any = None
+        self._pause = 0.0
         self._why_down = "not connected yet"
         self._subscribers = 0
         self._closed = False
@@ -194,6 +195,10 @@ class Hub:
                     gevent.sleep(0)
             except LinkBrokenError as broken:
                 self._lose(link, str(broken))
+            except Exception:  # noqa: BLE001 - see below
+                # A fault of ours may cost a reconnect, not the events of everybody.
+                _log.exception("The event hub stumbled", extra={"action": "hub_failed"})
+                self._lose(link, "a fault in the event hub")
 
     def _send(self) -> None:
         """Send what gathered, everything that waits in one go."""
@@ -209,8 +214,11 @@ class Hub:
                 link.close()  # which the reading greenlet notices
 
     def _connect(self) -> SubscriberLink:
-        backoff = _BACKOFF_FIRST
         while True:
+            jitter = 0.5 + random.random() / 2  # noqa: S311 - spreads reconnects, guards nothing
+            gevent.sleep(self._pause * jitter)
+            # Back to 0 with the first confirmation: a server that refuses is not asked in a loop.
+            self._pause = min(_PAUSE_MOST, max(_PAUSE_FIRST, self._pause * 2))
             try:
                 link = SubscriberLink.connect(self._url, client_name=CLIENT_NAME)
             except LinkBrokenError as broken:
@@ -218,14 +226,9 @@ class Hub:
             else:
                 self._adopt(link)
                 return link
-            jitter = 0.5 + random.random() / 2  # noqa: S311 - spreads reconnects, guards nothing
-            gevent.sleep(backoff * jitter)
-            backoff = min(_BACKOFF_MOST, backoff * 2)
 
     def _adopt(self, link: SubscriberLink) -> None:
-        self._cancel_ending()
         self._link = link
-        self._why_down = "the server does not confirm the subscription"
         self._outbox = [channel.request(subscribe=True) for channel in self._channels.values()]
         self._outbox_filled.set()
 
@@ -235,9 +238,9 @@ class Hub:
         self._tell(why)
         for channel in self._channels.values():
             channel.confirmed = False
-        rest = OUTAGE_SECONDS - (monotonic() - link.heard_at)
-        self._cancel_ending()
-        self._ending = gevent.spawn_later(max(rest, 0.0), self._end_subscriptions)
+        if self._ending is None:
+            rest = OUTAGE_SECONDS - (monotonic() - link.heard_at)
+            self._ending = gevent.spawn_later(max(rest, 0.0), self._end_outage)
 
     def _tell(self, why: str) -> None:
         if why != self._why_down:  # once per cause, not once per try
@@ -255,7 +258,10 @@ class Hub:
         for item in arrived:
             if isinstance(item, Published):
                 self._publish(item)
-            elif item.request.subscribe and isinstance(item.request.token, _Channel):
+                continue
+            self._pause, self._why_down = 0.0, "the server does not confirm the subscription"
+            self._cancel_ending()
+            if item.request.subscribe and isinstance(item.request.token, _Channel):
                 item.request.token.confirm()
 
     def _publish(self, published: Published) -> None:
@@ -270,6 +276,10 @@ class Hub:
             return
         for reader in channel.readers:
             reader.deliver(message)
+
+    def _end_outage(self) -> None:
+        self._ending = None
+        self._end_subscriptions()
 
     def _end_subscriptions(self) -> None:
         for channel in self._channels.values():
