@@ -8,6 +8,7 @@ import os
 import sys
 import time
 from collections.abc import Sequence
+from itertools import pairwise
 
 INTERRUPTED = 130
 STARTED_AT = time.monotonic()
@@ -42,9 +43,7 @@ def needs_gevent(arguments: Sequence[str]) -> bool:
     verb, options = words[0], words[1:]
     if verb != "worker":
         return verb == "serve"
-    given = [
-        value for name, value in zip(options, [*options[1:], ""], strict=True) if name == "--pool"
-    ]
+    given = [value for name, value in pairwise(options) if name == "--pool"]
     given += [word.removeprefix("--pool=") for word in options if word.startswith("--pool=")]
     return given[-1:] == ["io"]
 

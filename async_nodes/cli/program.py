@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import importlib
+import io
 import os
 import sys
 from typing import TYPE_CHECKING, Final
@@ -104,6 +105,9 @@ def program(ctx: click.Context, *, debug: bool) -> None:
 def run(arguments: Sequence[str]) -> int:
     """Run the verb and return the exit status, every failure explained."""
     debug = "--debug" in arguments[:1]
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # an old terminal shows ? and not a traceback
     try:
         status = program.main(list(arguments), prog_name="async-nodes", standalone_mode=False)
         sys.stdout.flush()

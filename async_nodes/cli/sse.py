@@ -52,10 +52,12 @@ class Parser:
         return messages
 
     def _lines(self, piece: bytes) -> list[bytes]:
-        if self._after_cr and piece:
+        if not piece:
+            return []
+        if self._after_cr:
             # A CR ended a line already; an LF right behind it belongs to the same ending.
-            piece = piece.removeprefix(b"\n")
             self._after_cr = False
+            return self._lines(piece.removeprefix(b"\n"))
         text = self._rest + piece
         if not self._started:
             if len(text) < len(BOM) and BOM.startswith(text):

@@ -25,6 +25,7 @@ STYLES: Final[Mapping[str, str]] = {
     "magenta": "35",
     "cyan": "36",
 }
+_UNBOUNDED = 1_000
 #: A piece of a line and its style: names of `STYLES` separated by spaces, or nothing.
 Piece = tuple[str, str]
 
@@ -50,8 +51,9 @@ class Terminal:
     @classmethod
     def of(cls, stream: TextIO, environ: Mapping[str, str] = os.environ) -> Terminal:
         """Return what ``stream`` can show, by NO_COLOR, FORCE_COLOR, TERM and the stream itself."""
-        size = shutil.get_terminal_size((100, 24))
         live = stream.isatty() and environ.get("TERM", "") != "dumb"
+        # Lines that nothing draws over need not be cut.
+        size = shutil.get_terminal_size((100, 24) if live else (_UNBOUNDED, 24))
         return cls(
             color=wants_color(environ, is_terminal=live),
             live=live,
@@ -91,8 +93,11 @@ def wants_color(environ: Mapping[str, str], *, is_terminal: bool) -> bool:
 
 def can_encode(stream: TextIO, text: str) -> bool:
     """Tell whether ``stream`` can write ``text``."""
+    encoding = getattr(stream, "encoding", None)
+    if encoding is None:  # it takes text, not bytes
+        return True
     try:
-        text.encode(getattr(stream, "encoding", None) or "ascii")
+        text.encode(encoding)
     except (UnicodeEncodeError, LookupError):
         return False
     return True

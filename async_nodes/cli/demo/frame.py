@@ -48,7 +48,7 @@ def block(view: TaskView, *, now: float, terminal: Terminal) -> list[str]:
         terminal.line([(" " * _INDENT + _about(view), "dim")]),
     ]
     columns = max(10, terminal.columns - _INDENT - len(bullet) - 1)
-    text = _last_rows(view, columns)
+    text = _last_rows(view, columns, unicode=terminal.unicode)
     for row in range(view.text_rows):
         shown = text[row] if row < len(text) else ""
         lines.append(terminal.line([(" " * _INDENT + bullet, "dim"), (shown, "")]))
@@ -104,9 +104,9 @@ def waiting_for(reason: str) -> str:
     return words.get(reason, reason)
 
 
-def _last_rows(view: TaskView, columns: int) -> list[str]:
+def _last_rows(view: TaskView, columns: int, *, unicode: bool) -> list[str]:
     """Return the last rows of the text, with a cursor while more may come."""
     if not view.text_rows or not view.text:
         return []
-    cursor = "" if view.is_over else "▌"
+    cursor = "" if view.is_over else ("▌" if unicode else "_")
     return fill(printable(view.text, keep="\n") + cursor, columns)[-view.text_rows :]

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 _LINE = 56
 _NODE = 13
+_BREAKS = " 。,、!?"
 
 
 def changes(before: TaskView, after: TaskView, *, at: float, terminal: Terminal) -> list[str]:
@@ -81,7 +82,8 @@ def _line_end(text: str, start: int, *, is_over: bool) -> int | None:
     columns = 0
     for position in range(start, len(text)):
         columns += width(text[position])
-        if text[position] == "\n" or (text[position] == " " and columns >= _LINE):
+        character = text[position]
+        if character == "\n" or (character in _BREAKS and columns >= _LINE):
             return position + 1
         if columns >= _LINE * 3 // 2:  # no space in sight, as in Chinese
             return position + 1

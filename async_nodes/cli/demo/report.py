@@ -107,7 +107,7 @@ def table(rows: Sequence[Row], terminal: Terminal) -> list[str]:
     answered, blocking = totals(rows)
     last = (tr("sum", "合计"), "", "", "", "", _shown(answered), _shown(blocking) + " ", "")
     widths = [max(width(line[n]) for line in (heads, *cells, last)) for n in range(len(heads))]
-    rule = ("─", "-")[not terminal.unicode] * (sum(widths) + 2 * len(widths) - 2)
+    rule = ("─", "-")[not terminal.unicode] * (sum(widths[:-1]) + 2 * len(widths) - 4)
     return [
         terminal.line([(_aligned(heads, widths), "bold")]),
         terminal.line([(rule, "dim")]),

@@ -14,7 +14,7 @@ from async_nodes.cli.language import tr
 @click.option(
     "--port", type=click.IntRange(0, 65_535), help=tr("Port; 0 for any.", "端口;0 表示任意。")
 )
-def command(host: str | None, port: int | None) -> None:
+def command(host: str | None, port: int | None) -> int:
     """Serve HTTP until SIGTERM; gevent was patched by `main`."""
     from async_nodes.access.server import serve
     from async_nodes.cli.located import load
@@ -25,4 +25,4 @@ def command(host: str | None, port: int | None) -> None:
         host=settings.host if host is None else host,
         port=settings.port if port is None else port,
     )
-    serve(settings)
+    return serve(settings)

@@ -1,0 +1,107 @@
+"""Nodes that write down what the worker made of them, for the tests of the whole product."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from typing import TYPE_CHECKING, Any
+
+from async_nodes import TerminalError, node
+from async_nodes.core.context import current
+
+if TYPE_CHECKING:
+    from async_nodes.nodes import NodeContext
+
+
+def append(path: str, line: str) -> None:
+    """Add a line to a file, in one write."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+    try:
+        os.write(descriptor, f"{line}\n".encode())
+    finally:
+        os.close(descriptor)
+
+
+def clean_up(ctx: NodeContext, record: dict[str, Any]) -> None:
+    """Write down whom this compensates."""
+    append(record["inputs"]["path"], f"{record['task_id']} {record['state']}")
+
+
+@node("probe.compensated", compensate=clean_up)
+def compensated(ctx: NodeContext, path: str, *, seconds: float = 0.0, fail: bool = True) -> str:
+    """Wait, then fail or return; its clean-up writes to a file."""
+    import time
+
+    time.sleep(seconds)
+    if fail:
+        raise TerminalError("failed on request")
+    return "fine"
+
+
+@node("probe.compensated_cpu", kind="cpu", compensate=clean_up)
+def compensated_cpu(ctx: NodeContext, path: str, *, seconds: float = 0.0, fail: bool = True) -> str:
+    """Do the same in the CPU pool."""
+    return compensated(ctx, path=path, seconds=seconds, fail=fail)
+
+
+@node("probe.scope")
+def scope(ctx: NodeContext) -> dict[str, Any]:
+    """Return what the scope of the task holds, seen in both ways."""
+    return {"ctx": ctx.scope.get("who"), "current": current().get("who")}
+
+
+@node("probe.exit_cpu", kind="cpu")
+def exit_cpu(ctx: NodeContext, times: int | None = None) -> dict[str, int]:
+    """Kill the child that runs this, on the first starts or on all."""
+    if times is None or ctx.starts <= times:
+        os.kill(os.getpid(), 9)
+    return {"starts": ctx.starts}
+
+
+@node("probe.sleep_cpu", kind="cpu")
+def sleep_cpu(seconds: float) -> float:
+    """Wait in the CPU pool."""
+    import time
+
+    time.sleep(seconds)
+    return seconds
+
+
+@node("probe.async_cleanup")
+async def async_cleanup(path: str, seconds: float) -> None:
+    """Wait on the asyncio loop and write down that a cancel was noticed."""
+    append(path, "started")
+    try:
+        await asyncio.sleep(seconds)
+    finally:
+        append(path, "cleaned")
+
+
+@node("probe.stubborn")
+def stubborn(path: str, seconds: float) -> str:
+    """Swallow every exception for a while, as bad code does."""
+    import time
+
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        try:
+            time.sleep(0.05)
+        except BaseException as error:  # noqa: BLE001 - the point of this node
+            append(path, type(error).__name__)
+    return "never stopped"
+
+
+@node("probe.stubborn_cpu", kind="cpu")
+def stubborn_cpu(path: str, seconds: float) -> str:
+    """Do the same in the CPU pool."""
+    return stubborn(path=path, seconds=seconds)
+
+
+@node("probe.count_cpu", kind="cpu")
+def count_cpu(ctx: NodeContext, path: str, seconds: float = 0.0) -> int:
+    """Append a line at each start, in the CPU pool."""
+    import time
+
+    append(path, f"{ctx.task_id} {ctx.attempt} {os.getpid()}")
+    time.sleep(seconds)
+    return ctx.attempt
