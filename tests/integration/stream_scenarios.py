@@ -18,9 +18,11 @@ if __name__ == "__main__":
 import gc
 import itertools
 import json
+import shutil
 import socket
 import struct
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -29,8 +31,10 @@ from typing import Any, Self
 import flask
 import gevent
 import greenlet
+import hiredis
 import pytest
 from gevent.pywsgi import WSGIServer
+from gevent.server import StreamServer
 
 from async_nodes.access import longpoll, sse
 from async_nodes.access.hub import CLOSED, GAP, Hub, Message
@@ -653,6 +657,63 @@ def churn() -> None:
         gevent.joinall([gevent.spawn(come_and_go, n) for n in range(20)], raise_error=True)
         assert unheard == []
         assert world.hub.channels == 0
+
+
+class FakeServer:
+    """A Redis that confirms subscriptions when it is told to."""
+
+    def __init__(self) -> None:
+        self._directory = tempfile.mkdtemp(prefix="an-")
+        self.url = f"unix://{self._directory}/s"
+        self.asked: list[list[bytes]] = []
+        listener = socket.socket(socket.AF_UNIX)
+        listener.bind(f"{self._directory}/s")
+        listener.listen()
+        self._server = StreamServer(listener, self._serve)
+        self._server.start()
+        self._client: Any = None
+
+    def _serve(self, client: Any, _address: object) -> None:
+        self._client = client
+        reader = hiredis.Reader()
+        while data := client.recv(4096):
+            reader.feed(data)
+            while command := reader.gets():
+                if command[0].endswith(b"SUBSCRIBE"):
+                    self.asked += [[command[0].lower(), name] for name in command[1:]]
+                else:
+                    client.sendall(b"+PONG\r\n" if command[0] == b"PING" else b"+OK\r\n")
+
+    def confirm(self) -> None:
+        """Answer the oldest request."""
+        kind, name = self.asked.pop(0)
+        sizes = (len(kind), kind, len(name), name)
+        self._client.sendall(b"*3\r\n$%d\r\n%s\r\n$%d\r\n%s\r\n:1\r\n" % sizes)
+
+    def close(self) -> None:
+        """End it."""
+        self._server.stop()
+        shutil.rmtree(self._directory)
+
+
+def own_confirmation() -> None:
+    """A reader is let in by the answer to its own request, not to one that was taken back."""
+    fake = FakeServer()
+    keys = SimpleNamespace(keys=Keys())
+    hub = Hub(SimpleNamespace(store_url=fake.url), keys)  # type: ignore[arg-type]
+    with pytest.raises(StoreUnavailable):
+        hub.subscribe("t_x", timeout=0.1)
+    second = gevent.spawn(hub.subscribe, "t_x", timeout=5)
+    eventually(lambda: len(fake.asked) == 3)
+    assert [kind for kind, _ in fake.asked] == [b"subscribe", b"unsubscribe", b"subscribe"]
+    for _ in range(2):
+        fake.confirm()
+        gevent.sleep(0.05)
+        assert not second.ready()
+    fake.confirm()
+    assert second.get(timeout=1).confirmed
+    hub.close()
+    fake.close()
 
 
 def hub_signals() -> None:

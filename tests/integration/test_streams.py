@@ -144,6 +144,11 @@ def test_a_confirmed_reader_hears_everything() -> None:
     check("churn")
 
 
+def test_a_reader_waits_for_its_own_confirmation() -> None:
+    """The late answer to a request that was taken back lets nobody in."""
+    check("own_confirmation")
+
+
 @on_valkey
 def test_a_reader_is_told_of_gaps_and_the_end() -> None:
     """A cut is a GAP, a closed hub CLOSED, and a foreign message nothing."""
