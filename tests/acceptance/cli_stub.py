@@ -25,36 +25,34 @@ def problem(code: str, detail: str) -> dict[str, Any]:
     return {"type": f"/problems/{code}", "title": code, "detail": detail, "code": code}
 
 
+RUNNING = (0.03, "state", {"state": "Running", "attempt": 1})
+AGAIN = (0.3, "state", {"state": "Running", "attempt": 2})
+BACKOFF = (0.05, "state", {"state": "Pending", "reason": "backoff", "attempt": 1})
+HALF = (0.05, "progress", {"fraction": 0.5, "text": "", "attempt": 1})
+ERROR = {"code": "node_failed", "message": "no", "type": "Error", "retryable": False}
+SCRIPTS: dict[str, Script] = {
+    "http.request": [RUNNING, (0.05, "done", {"output": {"status": 200}})],
+    "text.chunk": [RUNNING, HALF, (0.05, "done", {"output": {"count": 7}})],
+    "test.fail": [RUNNING, BACKOFF, AGAIN, (0.05, "done", {"output": {}, "attempt": 2})],
+    "terminal": [RUNNING, (0.0, "done", {"state": "Failed", "error": ERROR})],
+    "forever": [RUNNING, (60.0, "done", {})],
+}
+
+
 def script_for(node: str, inputs: dict[str, Any]) -> Script:
-    """The events of a task; what the real nodes would do, without doing it."""
-    running = (0.03, "state", {"state": "Running", "attempt": 1})
+    """Return the events of a task; what the real nodes would do, without doing it."""
     if node == "llm.chat":
         text = inputs["messages"][0]["content"]
         pieces = [text[n : n + 5] for n in range(0, len(text), 5)]
         chunks = [(0.01, "chunk", {"text": piece, "attempt": 1}) for piece in pieces]
-        return [
-            running,
-            *chunks,
-            (0.0, "done", {"output": text, "usage": {"completion_tokens": 9}}),
-        ]
-    if node == "http.request":
-        return [running, (0.05, "done", {"output": {"status": 200}})]
-    if node == "text.chunk":
-        half = (0.05, "progress", {"fraction": 0.5, "text": "", "attempt": 1})
-        return [running, half, (0.05, "done", {"output": {"count": 7}})]
-    if node == "test.fail":
-        back = (0.05, "state", {"state": "Pending", "reason": "backoff", "attempt": 1})
-        again = (0.3, "state", {"state": "Running", "attempt": 2})
-        return [running, back, again, (0.05, "done", {"output": {"attempt": 2}, "attempt": 2})]
-    if node == "terminal":
-        error = {"code": "node_failed", "message": "no", "type": "Error", "retryable": False}
-        return [running, (0.0, "done", {"state": "Failed", "error": error})]
-    if node == "forever":
-        return [running, (60.0, "done", {})]
-    return [running, (0.0, "done", {"output": inputs})]
+        done = {"output": text, "usage": {"completion_tokens": 9}}
+        return [RUNNING, *chunks, (0.0, "done", done)]
+    return SCRIPTS.get(node, [RUNNING, (0.0, "done", {"output": inputs})])
 
 
 class Task:
+    """A task whose life is a script."""
+
     def __init__(self, number: int, node: str, inputs: dict[str, Any]) -> None:
         self.id = f"t_{number:026d}"
         self.events: list[tuple[str, dict[str, Any]]] = []
@@ -76,6 +74,7 @@ class Task:
         threading.Thread(target=self._live, daemon=True).start()
 
     def add(self, kind: str, data: dict[str, Any]) -> None:
+        """Let an event happen."""
         with self.changed:
             if self.record.get("finished_at"):
                 return
@@ -103,6 +102,7 @@ class Task:
             self.add(kind, data)
 
     def follow(self, after: int) -> Iterator[tuple[int, str, dict[str, Any]]]:
+        """Yield the events behind a position as they happen."""
         for number in range(after, 10**9):
             with self.changed:
                 while len(self.events) <= number:
@@ -138,6 +138,7 @@ class StubServer(ThreadingHTTPServer):
 
     @property
     def url(self) -> str:
+        """Return its root."""
         return f"http://127.0.0.1:{self.server_address[1]}"
 
     def handle_error(self, request: object, client_address: object) -> None:
@@ -145,6 +146,8 @@ class StubServer(ThreadingHTTPServer):
 
 
 class Handler(BaseHTTPRequestHandler):
+    """The routes that the command line uses."""
+
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True
     server: StubServer
@@ -153,6 +156,7 @@ class Handler(BaseHTTPRequestHandler):
         """Keep quiet."""
 
     def answer(self, status: int, document: Any = None, kind: str = "application/json") -> None:
+        """Send an answer."""
         raw = b"" if document is None else json.dumps(document).encode()
         self.send_response(status)
         self.send_header("Content-Type", kind)
@@ -161,9 +165,11 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(raw)
 
     def refuse(self, status: int, code: str, detail: str) -> None:
+        """Send a problem."""
         self.answer(status, problem(code, detail), "application/problem+json")
 
     def is_let_in(self) -> bool:
+        """Check the key, and refuse a request without it."""
         self.server.requests.append(f"{self.command} {self.path}")
         key = self.server.api_key
         if key is None or self.headers.get("Authorization") == f"Bearer {key}":
@@ -172,6 +178,7 @@ class Handler(BaseHTTPRequestHandler):
         return False
 
     def do_GET(self) -> None:
+        """Answer a read."""
         path = self.path.partition("?")[0]
         if path == "/readyz":
             missing = self.server.missing
@@ -212,6 +219,7 @@ class Handler(BaseHTTPRequestHandler):
         self.close_connection = True
 
     def do_POST(self) -> None:
+        """Answer a submit or a cancel."""
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])) or b"{}")
         if not self.is_let_in():
             return

@@ -175,9 +175,7 @@ def test_cancel_and_cancel_again(server: StubServer, capsys: Captured) -> None:
     assert "[task_finished]" in capsys.readouterr().err
 
 
-def test_a_watched_task_that_is_cancelled_ends_the_watch(
-    server: StubServer, capsys: Captured
-) -> None:
+def test_a_cancel_ends_the_watch(server: StubServer, capsys: Captured) -> None:
     """A follower learns of the end while it waits."""
     main(["run", "forever", "--url", server.url])
     task_id = capsys.readouterr().out.strip()
@@ -202,13 +200,15 @@ def test_a_busy_port_names_its_owner(server: StubServer) -> None:
     with pytest.raises(AsyncNodesError, match="already runs at") as caught:
         refuse_busy_port("127.0.0.1", server.server_address[1])
     assert caught.value.code == "port_busy"
-    with socket.create_server(("127.0.0.1", 0)) as other:
-        with pytest.raises(AsyncNodesError, match="another program listens"):
-            refuse_busy_port("127.0.0.1", other.getsockname()[1])
+    with (
+        socket.create_server(("127.0.0.1", 0)) as other,
+        pytest.raises(AsyncNodesError, match="another program listens"),
+    ):
+        refuse_busy_port("127.0.0.1", other.getsockname()[1])
 
 
 def test_a_host_of_elsewhere_is_no_busy_port() -> None:
     """An address that is not this machine's is told as a wrong setting."""
-    with pytest.raises(AsyncNodesError, match="cannot listen on 192.0.2.1") as caught:
+    with pytest.raises(AsyncNodesError, match="cannot listen on") as caught:
         refuse_busy_port("192.0.2.1", 8000)
     assert caught.value.code == "invalid_setting"

@@ -27,6 +27,10 @@ signal.signal(signal.SIGTERM, lambda *_: print("not yet"))
 print("pid", os.getpid())
 while True: time.sleep(1)
 """
+FLOOD = """
+import sys, time
+print("x" * 10_000); print("y\\n" * 5000); sys.stdout.write("end"); time.sleep(0.5); sys.exit(1)
+"""
 LIAR = "import sys; print('cannot read the configuration'); sys.exit(3)"
 
 
@@ -60,10 +64,12 @@ class Run:
                 self._changed.wait(left)
 
     def pid(self, name: str, number: int = 1) -> int:
+        """Return what the number-th life of a process said is its pid."""
         found = self.wait_for(rf"^{name} +│ pid (\d+)", number)
         return int(found[number - 1][1])
 
     def end(self, seconds: float = 10.0) -> int:
+        """Wait for the end and return the status."""
         status = self.process.wait(seconds)
         self._reader.join(seconds)
         return status
@@ -209,8 +215,7 @@ def test_nothing_outlives_a_killed_supervisor() -> None:
 
 def test_a_flood_of_output_is_passed_on_whole() -> None:
     """Lines longer than a pipe's buffer and without an end at the end arrive."""
-    flood = "import sys; sys.stdout.write('x' * 10_000 + '\\n'); print('y\\n' * 5000); sys.stdout.write('end')"
-    with supervised(flood + "\nimport time; time.sleep(0.5); sys.exit(1)", POLITE, "stay") as run:
+    with supervised(FLOOD, POLITE, "stay") as run:
         assert run.end() == 1
         lines = [line for line in run.lines if line.startswith("web ")]
         assert sum(line.endswith("│ y") for line in lines) == 5000

@@ -14,7 +14,10 @@ SUCCEEDED: dict[str, Any] = {"state": "Succeeded", "attempt": 1, "output": "hi t
 
 
 class Screen(io.StringIO):
+    """A stream that says it is a terminal."""
+
     def isatty(self) -> bool:
+        """Say so."""
         return True
 
 

@@ -33,7 +33,7 @@ def test_text_and_json() -> None:
 )
 def test_what_is_no_input_is_named(items: list[str], said: str) -> None:
     """Each wrong item is refused in a sentence that names it."""
-    with pytest.raises(Failure, match=".") as caught:
+    with pytest.raises(Failure, match=r".") as caught:
         parse(items)
     assert said in caught.value.detail
 

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from itertools import pairwise
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -33,7 +35,7 @@ def test_the_cuts_between_packets_do_not_matter(cuts: list[int]) -> None:
     """Any cutting of the bytes gives the same messages."""
     edges = [0, *sorted(cuts), len(STREAM)]
     parser = Parser()
-    found = [m for a, b in zip(edges, edges[1:], strict=False) for m in parser.feed(STREAM[a:b])]
+    found = [m for a, b in pairwise(edges) for m in parser.feed(STREAM[a:b])]
     assert found == MESSAGES
 
 

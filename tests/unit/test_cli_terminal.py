@@ -15,6 +15,7 @@ class Screen(io.StringIO):
     """A stream that says it is a terminal."""
 
     def isatty(self) -> bool:
+        """Say so."""
         return True
 
 
