@@ -31,7 +31,7 @@ MAX_DRAINED: Final = 2 << 20
 
 DRAIN_SECONDS: Final = 2.0
 _JOINED: Final = 64 << 10
-_MAX_LOGGED: Final = 200
+MAX_LOGGED: Final = 200
 
 log = logging.getLogger(__name__)
 
@@ -110,15 +110,38 @@ class Handler(WSGIHandler):
         return line
 
     def handle_one_request(self) -> Any:
-        """Serve one request; a refusal before the app is a problem like any other."""
+        """Serve one request; what never reaches the app is refused with a problem, too."""
         result = super().handle_one_request()
         if isinstance(result, tuple):
-            status = result[0]
-            detail = "the request line is longer than 8 KiB" if status == "414" else ""
-            return ("400", _refusal(AsyncNodesError("bad_request", detail)))
-        if self.server.stopping:
+            self._refuse(result[0])
             return None
-        return result
+        return None if self.server.stopping else result
+
+    def _refuse(self, why: str) -> None:
+        """Answer what is not HTTP, and log one line.
+
+        Closing while the client still sends would take the answer away from it, so what it sends
+        is read for a while.
+        """
+        if why == "414":
+            why = "the request line is longer than 8 KiB"
+        log.info(
+            "A connection sent what is not HTTP: %s",
+            one_line(why)[:MAX_LOGGED],
+            extra={"action": "http_malformed"},
+        )
+        until = monotonic() + DRAIN_SECONDS
+        try:
+            self.socket.sendall(_refusal(why))
+            self.socket.shutdown(socket.SHUT_WR)
+            self.socket.settimeout(DRAIN_SECONDS)
+            drained = 0
+            while piece := self.socket.recv(64 << 10):
+                drained += len(piece)
+                if drained > MAX_DRAINED or monotonic() > until:
+                    return
+        except OSError:
+            log.debug("A refused client left", extra={"action": "client_left"})
 
     def get_environ(self) -> dict[str, Any]:
         """Return the environment, with a body that is drained within bounds."""
@@ -161,15 +184,9 @@ class Handler(WSGIHandler):
         super().handle_error(kind, value, trace)
 
     def _handle_client_error(self, error: Exception) -> tuple[str, bytes]:
-        """Refuse what is not HTTP, with one line in the log."""
-        too_large = isinstance(error, HeadTooLargeError)
-        detail = str(error) if too_large else "this is not a valid HTTP request"
-        log.info(
-            "A connection sent what is not HTTP: %s",
-            one_line(str(error))[:_MAX_LOGGED],
-            extra={"action": "http_malformed"},
-        )
-        return ("400", _refusal(AsyncNodesError("bad_request", detail)))
+        """Return what `handle_one_request` refuses with; gevent would write to standard error."""
+        known = isinstance(error, HeadTooLargeError)
+        return (str(error) if known else "the request cannot be read", b"")
 
     def log_request(self) -> None:
         """Leave the access log to the app: it knows what is worth a line."""
@@ -210,8 +227,9 @@ class Server(WSGIServer):
                 log.debug("An idle connection was closed already")
 
 
-def _refusal(error: AsyncNodesError) -> bytes:
+def _refusal(why: str) -> bytes:
     """Return a whole answer for a request that never reached the app."""
+    error = AsyncNodesError("bad_request", why)
     body = problems.encode(problems.document(error))
     head = (
         f"HTTP/1.1 {error.status} Bad Request\r\n"
