@@ -98,7 +98,6 @@ def test_a_cut_stream_is_tried_again(stack: Stack, fault: str) -> None:
     text = {n: "".join(c["text"] for c in chunks if c["attempt"] == n) for n in (1, 2)}
     assert text[2] == record["output"]
     assert text[1]
-    assert text[2].startswith(text[1])
     retried = next(
         i for i, e in enumerate(events) if e.type == "state" and e.json["reason"] == "backoff"
     )
