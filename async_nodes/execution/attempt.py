@@ -105,6 +105,13 @@ def run_attempt(
     return executor.store.finish(claim.task_id, claim.fence, ending)
 
 
+def ended_by(finished: Finished | None) -> bool:
+    """Tell whether it was this attempt that ended its task, so that the effects are its own."""
+    if finished is None or not finished.applied or finished.state is None:
+        return False
+    return finished.state.terminal
+
+
 def _perform(
     executor: Executor, claim: Claim, job: Job, ctx: NodeContext, report: Report
 ) -> Ending:

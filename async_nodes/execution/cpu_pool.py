@@ -23,7 +23,7 @@ from async_nodes.core.ports import Claim
 from async_nodes.core.states import NodeState
 from async_nodes.dispatch.messages import DISPATCH_HEADER
 from async_nodes.execution import endings
-from async_nodes.execution.attempt import Executor, run_attempt
+from async_nodes.execution.attempt import Executor, ended_by, run_attempt
 from async_nodes.execution.plain_host import CANCEL_SIGNAL
 from async_nodes.execution.process import new_fence, plain_executor
 
@@ -38,6 +38,7 @@ _log = logging.getLogger(__name__)
 CANCEL_GRACE = 0.6
 NO_LEASE_TRIES, NO_LEASE_PAUSE = 50, 0.2
 NICENESS = 5
+ENDED = "the task has ended"
 
 
 # -- in a child --------------------------------------------------------------------------------
@@ -63,8 +64,7 @@ class Child:
                 task_id, dispatched, worker=self._worker, fence=new_fence()
             )
             if isinstance(answer, Claim):
-                finished = run_attempt(executor, answer)
-                return str(finished.state) if finished else "fenced"
+                return ENDED if ended_by(run_attempt(executor, answer)) else "not ended"
             if answer.why != "no_lease":
                 return answer.why
             time.sleep(NO_LEASE_PAUSE)
@@ -204,6 +204,23 @@ def install(pool: CpuPool) -> None:
 class CpuRequest(Request):
     """Celery's request, which also tells our pool what became of the child."""
 
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Go on hearing of successes in the class that Celery derives, which does not pass them on.
+
+        Celery makes one such class per worker, with an `on_success` of its own.
+        """
+        super().__init_subclass__(**kwargs)
+        theirs = cls.on_success
+
+        def on_success(self: Any, failed__retval__runtime: Any, **given: Any) -> Any:
+            result = theirs(self, failed__retval__runtime, **given)
+            failed, returned, _ = failed__retval__runtime
+            if _pool is not None and not failed and ENDED in str(returned):
+                _pool.child_ended(self.id)
+            return result
+
+        cls.on_success = on_success
+
     def on_timeout(self, soft: bool, timeout: float) -> None:  # noqa: FBT001 - Celery's signature
         """Report a child that is killed for running over."""
         super().on_timeout(soft, timeout)
@@ -224,12 +241,6 @@ class CpuRequest(Request):
         return super().on_failure(
             exc_info, send_failed_event=send_failed_event, return_ok=return_ok
         )
-
-    def on_success(self, failed__retval__runtime: Any, **kwargs: Any) -> Any:
-        """Let the effects of a task's end follow."""
-        if _pool is not None:
-            _pool.child_ended(self.id)
-        return super().on_success(failed__retval__runtime, **kwargs)
 
 
 def _in_thread(function: Any, *args: object) -> None:

@@ -20,7 +20,7 @@ from async_nodes.core.errors import AttemptTimeout, TaskCancelled
 from async_nodes.core.ports import Claim, Refused
 from async_nodes.dispatch.messages import DISPATCH_HEADER
 from async_nodes.execution import isolated
-from async_nodes.execution.attempt import Executor, run_attempt
+from async_nodes.execution.attempt import Executor, ended_by, run_attempt
 from async_nodes.execution.process import new_fence
 from async_nodes.execution.signals import FenceLost, Released
 
@@ -176,7 +176,7 @@ class IoPool:
         def on_context(ctx: NodeContext) -> None:
             running.ctx = ctx
 
-        return run_attempt(self._executor, running.claim, on_context=on_context) is not None
+        return ended_by(run_attempt(self._executor, running.claim, on_context=on_context))
 
     def _run_isolated(self, running: Running) -> bool:
         claim = running.claim
