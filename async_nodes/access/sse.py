@@ -158,11 +158,10 @@ class EventStream:
 
     def _live(self) -> Generator[bytes, None, Message | Signal]:
         """Yield what is published until it is `done`, or until it cannot go on like that."""
+        item: Message | Signal | None = None
         while True:
-            item = self._subscription.get(self._heartbeat)
-            if item is None:
+            if item is None and (item := self._subscription.get(self._heartbeat)) is None:
                 yield HEARTBEAT
-                continue
             frames: list[bytes] = []
             size = 0
             while isinstance(item, Message) and item.type != "done" and size < BLOCK_BYTES:

@@ -589,6 +589,25 @@ def forgotten() -> None:
         assert [e.id for e in client.take(1)] == ["2-1"]
 
 
+def burst() -> None:
+    """What gathered while a client was slow goes out in a few writes, complete."""
+    with World() as world:
+        task_id, claim = world.running()
+        stream = sse.EventStream(world.hub, world.store, task_id, (0, 0), heartbeat=1)
+        next(stream)
+        for n in range(1, 501):
+            world.chunk(claim, n, "x" * 300)
+        eventually(lambda: len(stream._subscription._buffer) == 500)
+        world.finish(claim)
+        parser = Parser()
+        blocks = list(stream)
+        events = [event for block in blocks for event in parser.feed(block)]
+        stream.close()
+        assert [e.json["n"] for e in events if e.type == "chunk"] == list(range(1, 501))
+        assert kinds(events)[-1] == "done"
+        assert len(blocks) < 25
+
+
 def slow_reader() -> None:
     """A reader that stops for a while overflows its buffer and still gets everything once."""
     with World() as world:

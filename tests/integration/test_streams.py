@@ -127,6 +127,12 @@ def test_who_is_ahead_of_the_store_gets_a_reset() -> None:
 
 
 @on_valkey
+def test_a_burst_is_complete() -> None:
+    """Five hundred chunks that gathered go out in order, in a few writes."""
+    check("burst")
+
+
+@on_valkey
 def test_a_slow_reader_overflows_and_misses_nothing() -> None:
     """Three thousand chunks through a buffer of one thousand arrive once, in order."""
     check("slow_reader")
