@@ -26,7 +26,6 @@ from async_nodes.storage.commit import verdict_of
 from async_nodes.storage.redis_store import RedisStore
 from async_nodes.telemetry import metrics
 
-MAX_BODY: Final = 1 << 20
 SLOW_SECONDS: Final = 1.0
 MAX_LOGGED_PATH: Final = 200
 
@@ -64,7 +63,8 @@ def build_app(settings: Settings, provider: Provider, *, nodes: Registry) -> Fla
 
     """
     app = Flask("async_nodes", static_folder=None)
-    app.config["MAX_CONTENT_LENGTH"] = MAX_BODY
+    # One more than is allowed: Werkzeug cuts a chunked body at its bound without a word.
+    app.config["MAX_CONTENT_LENGTH"] = routes.MAX_BODY + 1
     app.url_map.strict_slashes = False
     app.url_map.merge_slashes = False
     guard = Guard(settings)

@@ -63,14 +63,19 @@ class Head:
 
 
 class Body(Input):
-    """Read a body; what the app left unread is drained within bounds."""
+    """Read a body; what the app left unread is drained within bounds.
 
-    __slots__ = ("overlong",)
+    Attributes:
+        spoilt: where the next request begins is not known.
+
+    """
+
+    __slots__ = ("spoilt",)
 
     def _discard(self) -> None:
-        self.overlong = False
+        self.spoilt = bool(self._chunked_input_error)
         unread = self.chunked_input or (self.content_length or 0) > self.position
-        if not unread or self._chunked_input_error:
+        if not unread or self.spoilt:
             return
         self.socket = None  # type: ignore[misc] # gevent's slot: nobody is asked to go on sending
         until = monotonic() + DRAIN_SECONDS
@@ -78,7 +83,7 @@ class Body(Input):
         while piece := self.read(16 << 10):
             drained += len(piece)
             if drained > MAX_DRAINED or monotonic() > until:
-                self.overlong = True
+                self.spoilt = True
                 return
 
 
@@ -156,7 +161,7 @@ class Handler(WSGIHandler):
     def handle_one_response(self) -> None:
         """Answer; a connection whose body was not read to its end serves no further request."""
         super().handle_one_response()
-        if getattr(self.wsgi_input, "overlong", False):
+        if getattr(self.wsgi_input, "spoilt", True):
             self.close_connection = True
 
     def _write_with_headers(self, data: bytes) -> None:

@@ -90,8 +90,8 @@ def from_http(error: HTTPException) -> AsyncNodesError:
     """Return what one of Werkzeug's errors is in our catalogue, with its own status."""
     status = error.code or 500
     code = _CODES.get(status, "bad_request" if status < 500 else "internal")  # noqa: PLR2004
-    detail = "" if code in ("not_found", "internal") else str(error.description or "")
-    found = AsyncNodesError(code, detail)
+    general = error.description == type(error).description  # says less than our own title
+    found = AsyncNodesError(code, "" if general else str(error.description or ""))
     found.status = status
     return found
 

@@ -28,6 +28,9 @@ JSON: Final = "application/json"
 RETRY_AFTER: Final = "1"
 """Seconds after which a client that polls may look again."""
 
+MAX_BODY: Final = 1 << 20
+"""Bytes of a request's body."""
+
 REVALIDATE: Final = "private, no-cache"
 """Keep a record only to ask whether it is still the same."""
 
@@ -93,7 +96,7 @@ def submit(services: Services, counted: _counted) -> Response:
     seconds = _wait()
     key = negotiate.idempotency_key(request.headers.get("Idempotency-Key"))
     done = services.submitter.submit(
-        request.get_data(cache=False),
+        _body(),
         tenant=g.tenant,
         idempotency_key=key,
         traceparent=g.traceparent,
@@ -236,7 +239,7 @@ def _finished(task_id: str, state: NodeState, version: int) -> AsyncNodesError:
 
 def _check_empty_body() -> None:
     """A cancel says everything in its address; a body may be there for clients that send one."""
-    raw = request.get_data(cache=False)
+    raw = _body()
     if not raw:
         return
     check_content_type(request.content_type)
@@ -245,6 +248,13 @@ def _check_empty_body() -> None:
 
 
 # -- shared ----------------------------------------------------------------------------------------
+
+
+def _body() -> bytes:
+    raw = request.get_data(cache=False)
+    if len(raw) > MAX_BODY:
+        raise AsyncNodesError("body_too_large")
+    return raw
 
 
 def _ended(document: Document) -> bool:
