@@ -390,7 +390,7 @@ def test_web_pages_may_not_use_a_keyless_server(
         ("GET", f"/v1/tasks/{task_id}"), ("POST", f"/v1/tasks/{task_id}/cancel"),
         ("GET", "/metrics"), ("GET", "/openapi.json"), ("GET", "/nothing"),
     ):  # fmt: skip
-        assert web.ask(method, path, **headers).code == "forbidden_origin", path
+        assert web.ask(method, path, None, **headers).code == "forbidden_origin", path
     assert web.get("/healthz", **headers).status == 200
     assert web.get("/readyz", **headers).status == 503
     assert hand.store.depths()["io.default"] == 1

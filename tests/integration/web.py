@@ -132,7 +132,7 @@ class Web:
 
     def get(self, path: str, **headers: str) -> Answer:
         """Send a GET."""
-        return self.ask("GET", path, **headers)
+        return self.ask("GET", path, None, **headers)
 
     def submit(self, members: Any = None, query: str = "", **headers: str) -> Answer:
         """Send a POST /v1/tasks."""
@@ -149,7 +149,7 @@ class Web:
 
     def cancel(self, task_id: str, query: str = "", **headers: str) -> Answer:
         """Send a POST …/cancel."""
-        return self.ask("POST", f"/v1/tasks/{task_id}/cancel{query}", **headers)
+        return self.ask("POST", f"/v1/tasks/{task_id}/cancel{query}", None, **headers)
 
 
 def ask(
@@ -203,7 +203,7 @@ def hand(one_server: RedisServer) -> Iterator[Hand]:
     settings = Settings(redis_url=one_server.url)
     store = open_blocking(settings, make_app(settings), title="hand")
     yield Hand(store)
-    store._link.close()  # type: ignore[attr-defined]
+    store._link.close()
 
 
 @pytest.fixture(scope="module")
