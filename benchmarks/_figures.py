@@ -14,6 +14,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
 
+from benchmarks._options import Options
 from benchmarks._processes import ROOT, redis_program
 
 PACKAGES: Final = ("celery", "kombu", "redis", "hiredis", "flask", "gevent", "msgspec")
@@ -77,10 +78,20 @@ def table(heads: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
     return "\n".join([lines[0], rule, *lines[1:]])
 
 
-def write(path: Path | None, report: Mapping[str, Any]) -> None:
-    """Write a report as JSON, if a file is asked for."""
-    if path is None:
+def ratio_line(group: Mapping[str, Any]) -> str:
+    """Return the sentence about a group of a summary: how many times less CPU, and the range."""
+    ratio = group["ratio"]
+    return (
+        f"{group['connections']:3} connections: {ratio['median']:.2f} times less CPU"
+        f" ({ratio['min']:.2f} to {ratio['max']:.2f})"
+    )
+
+
+def write(options: Options, name: str, figures: Mapping[str, Any]) -> None:
+    """Write a benchmark's figures as JSON, if a file is asked for."""
+    if options.json is None:
         return
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
-    say(f"figures written to {path}")
+    report = {"benchmark": name, **surroundings(), "options": options.shown(), **figures}
+    options.json.parent.mkdir(parents=True, exist_ok=True)
+    options.json.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+    say(f"figures written to {options.json}")

@@ -21,7 +21,7 @@ class Options:
     Attributes:
         rounds: per side and number of connections.
         tasks: tasks, or reads, per round.
-        connections: numbers of keep-alive connections.
+        connections: numbers of keep-alive connections; none where one is used at a time.
         limit: seconds a round may take.
         json: where the figures go.
         plot: where the chart (SVG) goes.
@@ -30,8 +30,8 @@ class Options:
 
     rounds: int
     tasks: int
-    connections: tuple[int, ...]
-    limit: float
+    connections: tuple[int, ...] = ()
+    limit: float = 60.0
     json: Path | None = None
     plot: Path | None = None
 
@@ -51,7 +51,7 @@ def parser(
     *,
     tasks: int,
     rounds: int,
-    connections: str = "4,8,64",
+    connections: str | None = "4,8,64",
     plot: bool = False,
 ) -> argparse.ArgumentParser:
     """Return the parser of a benchmark's options with its own defaults."""
@@ -59,13 +59,14 @@ def parser(
     made.add_argument("--json", type=Path, metavar="FILE", help="write all figures to this file")
     made.add_argument("--rounds", type=positive, default=rounds, help="per side")
     made.add_argument("--tasks", type=positive, default=tasks, help="per round")
-    made.add_argument(
-        "--connections",
-        type=_numbers,
-        default=_numbers(connections),
-        metavar="N,N",
-        help="kept alive at once",
-    )
+    if connections is not None:
+        made.add_argument(
+            "--connections",
+            type=_numbers,
+            default=_numbers(connections),
+            metavar="N,N",
+            help="kept alive at once",
+        )
     made.add_argument("--limit", type=float, default=60.0, help="seconds a round may take")
     if plot:
         made.add_argument("--plot", type=Path, metavar="FILE.svg", help="draw a chart")

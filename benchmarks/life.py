@@ -12,7 +12,6 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from statistics import median
 from typing import Any, Final
 
@@ -124,12 +123,7 @@ def text(groups: Sequence[dict[str, Any]]) -> str:
         for group in groups
         for name, side in group["sides"].items()
     ]
-    lines = [
-        f"{group['connections']:3} connections: {group['ratio']['median']:.2f} times less CPU"
-        f" ({group['ratio']['min']:.2f}–{group['ratio']['max']:.2f})"
-        for group in groups
-    ]
-    return "\n".join([_figures.table(HEADS, rows), "", *lines])
+    return "\n".join([_figures.table(HEADS, rows), "", *map(_figures.ratio_line, groups)])
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -140,16 +134,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         rounds = alternate(sides, options)
     groups = summary(rounds)
     print(text(groups))
-    report = {
-        "benchmark": "life",
-        **_figures.surroundings(),
-        "options": options.shown(),
-        "summary": groups,
-        "rounds": [asdict(each) for each in rounds],
-    }
-    _figures.write(options.json, report)
+    shown = [asdict(each) for each in rounds]
+    _figures.write(options, "life", {"summary": groups, "rounds": shown})
     if options.plot is not None:
-        Path(options.plot).write_text(_chart.bars(groups, PARTS), encoding="utf-8")
+        options.plot.write_text(_chart.bars(groups, PARTS), encoding="utf-8")
     return 0
 
 
