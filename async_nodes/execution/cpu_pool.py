@@ -14,9 +14,10 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any
 
-from billiard.exceptions import Terminated, WorkerLostError
+from billiard.exceptions import TimeLimitExceeded
 from celery.worker import state as celery_state
 from celery.worker.request import Request
+from celery.worker.state import task_ready
 
 from async_nodes.core.machine import SUSPECT_LOSSES
 from async_nodes.core.ports import Claim
@@ -39,6 +40,13 @@ CANCEL_GRACE = 0.6
 NO_LEASE_TRIES, NO_LEASE_PAUSE = 50, 0.2
 NICENESS = 5
 ENDED = "the task has ended"
+
+MAINTAIN_EVERY = 0.1
+"""Seconds between two looks for dead children.
+
+A child's end is announced by its closed pipe, a moment before the system can say that it ended; the
+look that follows may come too early, and Celery's own next one is 5 s later.
+"""
 
 
 # -- in a child --------------------------------------------------------------------------------
@@ -130,7 +138,7 @@ class CpuPool:
         """Carry out what follows the end of a task that a child has finished."""
         self.ended_elsewhere([task_id])
 
-    def child_lost(self, task_id: str, dispatched: int) -> None:
+    def child_lost(self, task_id: str, dispatched: int, why: str) -> None:
         """Report that the child which had a task is gone, whatever it died of."""
         document = self._store.read(task_id)
         if document is None:
@@ -142,8 +150,9 @@ class CpuPool:
             isolated=document.losses >= SUSPECT_LOSSES,
         )
         _log.warning(
-            "A child of the CPU pool died: %s",
+            "A child of the CPU pool is lost, its task %s: %s",
             verdict,
+            why,
             extra={"action": "child_lost", "task_id": task_id, "verdict": verdict},
         )
         self.ended_elsewhere([task_id])
@@ -173,6 +182,9 @@ class CpuPool:
             if request.worker_pid:
                 _signal(request.worker_pid, signal.SIGKILL)
 
+    def wait_drained(self, seconds: float) -> None:
+        """Return at once: Celery has waited for the children already."""
+
     def _insist(self, task_id: str, fence: str, pid: int) -> None:
         time.sleep(CANCEL_GRACE)
         if self._pid_of(task_id) == pid and self._runs(task_id, fence):
@@ -190,6 +202,12 @@ class CpuPool:
     def _is_ours(self, document: Any) -> bool:
         worker: bytes = document.worker
         return document.state is NodeState.RUNNING and worker.decode().strip() == self._worker
+
+
+def maintain_often(consumer: Any) -> None:
+    """Let Celery's event loop replace dead children soon."""
+    if consumer.hub is not None:
+        consumer.hub.call_repeatedly(MAINTAIN_EVERY, consumer.pool.maintain_pool)
 
 
 _pool: CpuPool | None = None
@@ -223,24 +241,40 @@ class CpuRequest(Request):
 
     def on_timeout(self, soft: bool, timeout: float) -> None:  # noqa: FBT001 - Celery's signature
         """Report a child that is killed for running over."""
-        super().on_timeout(soft, timeout)
-        if not soft and _pool is not None:
-            _in_thread(_pool.child_overran, self.id)
+        if not soft:
+            self._done()
+            _log.warning(
+                "A child of the CPU pool did not stop at its time-out and is killed",
+                extra={"action": "child_overran", "task_id": self.id},
+            )
+            if _pool is not None:
+                _in_thread(_pool.child_overran, self.id)
 
     def on_failure(
         self,
         exc_info: Any,
-        send_failed_event: bool = True,  # noqa: FBT001, FBT002
+        send_failed_event: bool = True,  # noqa: FBT001, FBT002 - Celery's signature
         return_ok: bool = False,  # noqa: FBT001, FBT002
-    ) -> Any:
-        """Report a child that died."""
+    ) -> None:
+        """Report a child that died, or whose own report of the end did not get through.
+
+        Celery would write a result here and wait for its backend to take it; the record is ours.
+        """
+        self._done()
         error = getattr(exc_info.exception, "exc", exc_info.exception)
-        dispatched = self.request_dict.get(DISPATCH_HEADER, 0)
-        if isinstance(error, WorkerLostError | Terminated | SystemExit) and _pool is not None:
-            _in_thread(_pool.child_lost, self.id, dispatched)
-        return super().on_failure(
-            exc_info, send_failed_event=send_failed_event, return_ok=return_ok
-        )
+        if _pool is not None and not isinstance(error, TimeLimitExceeded):
+            dispatched = self.request_dict.get(DISPATCH_HEADER, 0)
+            _in_thread(_pool.child_lost, self.id, dispatched, _one_line(error))
+
+    def _done(self) -> None:
+        """Forget the message: what happens next is in the record, and brings a message of its own."""
+        task_ready(self)
+        if not self.acknowledged:
+            self.acknowledge()
+
+
+def _one_line(error: BaseException) -> str:
+    return " ".join(f"{type(error).__name__}: {error}".split())[:500]
 
 
 def _in_thread(function: Any, *args: object) -> None:

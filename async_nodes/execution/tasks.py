@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from celery import signals
 
 from async_nodes.core.errors import AsyncNodesError
+from async_nodes.core.priority import LISTS
 from async_nodes.dispatch.connect import open_blocking, open_shared
 from async_nodes.dispatch.messages import DISPATCH_HEADER, TASK_NAME
 from async_nodes.egress.guard import Guard
@@ -26,6 +27,7 @@ from async_nodes.execution.keeper import Keeper
 from async_nodes.execution.process import executor_for, new_worker_id
 from async_nodes.execution.title import set_title
 from async_nodes.nodes.registry import registry
+from async_nodes.storage.keys import Keys
 from async_nodes.telemetry import work_metrics
 
 if TYPE_CHECKING:
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 SPARE_CONNECTIONS = 20
+DRAIN_GRACE = 4.0
 GREEN_POOLS, FORK_POOLS = ("gevent",), ("prefork", "processes", "solo")
 
 
@@ -64,6 +67,8 @@ class Installation:
         self._settings = settings
         self._worker: Worker | None = None
         self._worker_id = ""
+        self._slots = 0
+        self._lists: list[str] = []
         self._child: Any = None
         self._task = self._declare()
         signals.celeryd_init.connect(self._on_init, weak=False)
@@ -105,6 +110,7 @@ class Installation:
             options.get("concurrency") or conf.worker_concurrency or os.cpu_count() or 1
         )
         check_settings(conf, green=green, concurrency=concurrency)
+        self._slots = concurrency
         self._worker_id = new_worker_id("io" if green else "cpu")
         if green:
             self._task.Strategy = "async_nodes.execution.tasks:io_strategy"
@@ -114,18 +120,32 @@ class Installation:
             self._task.Request = "async_nodes.execution.cpu_pool:CpuRequest"
 
     def _on_setup(self, instance: Any, **_: object) -> None:
-        """Let a gevent worker that names no queues take those it is made for."""
-        chosen = instance.app.amqp.queues.consume_from
-        if self._worker_id.startswith("io-") and len(chosen) == len(instance.app.amqp.queues):
-            instance.app.amqp.queues.select([name for name in chosen if ".io." in name])
+        """Choose what an I/O worker takes: what it was told to, else what it is made for.
 
-    def _on_ready(self, **_: object) -> None:
+        With the fast transport Celery's own consumer is left with an empty queue of its own.
+        """
+        if not self._worker_id.startswith("io-"):
+            return
+        queues = instance.app.amqp.queues
+        chosen = list(queues.consume_from)
+        if len(chosen) == len(queues):
+            chosen = [name for name in chosen if ".io." in name]
+        if self._settings.transport == "fast":
+            keys = Keys(self._settings.key_prefix)
+            self._lists = [name for name in LISTS if keys.queue(name) in chosen]
+            chosen = [keys.queue("io.celery")]
+            queues.add(chosen[0])
+        queues.select(chosen)
+
+    def _on_ready(self, sender: Any, **_: object) -> None:
         """Start what runs beside the work; the children of a CPU worker are forked by now."""
         if self._worker_id.startswith("cpu-"):
-            self._start_cpu()
+            self._start_cpu(sender)
         if self._worker is not None:
             set_title(f"async-nodes worker {self._worker.kind}")  # Celery has set its own by now
             self._worker.cancels.start()
+            if self._lists:
+                self._start_intake(self._worker.pool)
             work_metrics.expose(self._settings.metrics_port)
             _log.info("Worker %s is ready", self._worker_id, extra={"action": "worker_ready"})
 
@@ -147,6 +167,7 @@ class Installation:
     def _on_stopped(self, **_: object) -> None:
         if self._worker is not None:
             self._worker.cancels.stop()
+            self._worker.pool.wait_drained(self._settings.shutdown_seconds + DRAIN_GRACE)
             self._worker.keeper.stop()
 
     # -- work --------------------------------------------------------------------------------
@@ -181,7 +202,21 @@ class Installation:
         self._start("io", pool, loop=pool.pulse)
         return pool
 
-    def _start_cpu(self) -> None:
+    def _start_intake(self, pool: IoPool) -> None:
+        from async_nodes.execution.intake import Intake
+
+        pool.intake = Intake(
+            store=pool.store,
+            url=self._settings.store_url,
+            worker=self._worker_id,
+            lists=self._lists,
+            slots=self._slots,
+            run=pool.run,
+            expired=pool.expired,
+        )
+        pool.intake.start()
+
+    def _start_cpu(self, consumer: Any) -> None:
         """Make the parent's side of the CPU pool and take its lease."""
         from async_nodes.execution import cpu_pool
 
@@ -191,6 +226,7 @@ class Installation:
         effects = Effects(store, registry(settings.imports), guard, EventBus())
         pool = cpu_pool.CpuPool(store, effects, self._worker_id)
         cpu_pool.install(pool)
+        cpu_pool.maintain_often(consumer)
         self._start("cpu", pool, loop=None)
 
     def _start(self, kind: str, pool: Any, *, loop: Any) -> None:
