@@ -17,6 +17,7 @@ from gevent.event import Event
 from gevent.monkey import is_module_patched
 from gevent.pool import Pool
 from prometheus_client import disable_created_metrics
+from redis.exceptions import ResponseError
 from setproctitle import setproctitle
 
 from async_nodes.access.app import build_app
@@ -31,6 +32,7 @@ from async_nodes.nodes.registry import Registry, registry
 from async_nodes.settings import Settings
 from async_nodes.storage.redis_connection import PipelinedConnection
 from async_nodes.storage.redis_errors import StoreUnavailable
+from async_nodes.storage.redis_store import RedisStore
 from async_nodes.telemetry import logs
 
 TITLE: Final = "async-nodes web"
@@ -70,7 +72,8 @@ def serve(settings: Settings, *, on_ready: Callable[[str, int], None] | None = N
     stopping = _on_signals()
     opening.start()
     host, port = server.server_host, server.server_port
-    log.info("Listening on http://%s:%d", host, port, extra={"action": "web_ready"})
+    shown = f"[{host}]" if ":" in host else host
+    log.info("Listening on http://%s:%d", shown, port, extra={"action": "web_ready"})
     if on_ready is not None:
         on_ready(host, port)
     gevent.wait([stopping, opening.failed], count=1)
@@ -137,6 +140,7 @@ class Opening:
     def __init__(self, settings: Settings, nodes: Registry) -> None:
         self._settings = settings
         self._nodes = nodes
+        self._store: RedisStore | None = None
         self._services: Services | None = None
         self._why_not = _NOT_YET
         self._greenlet: Any = None
@@ -170,8 +174,8 @@ class Opening:
         while self._services is None:
             try:
                 self._services = self._open()
-            except StoreUnavailable as error:
-                self._tell(error.detail)
+            except (StoreUnavailable, ResponseError) as error:  # such as LOADING
+                self._tell(str(error))
             except AsyncNodesError as error:
                 self.error = error
                 self.failed.set()
@@ -184,15 +188,12 @@ class Opening:
 
     def _open(self) -> Services:
         settings = self._settings
-        # A store that fails to open would leave its connection behind: look first.
-        probe = PipelinedConnection(settings.store_url, client_name=CLIENT_NAME)
-        try:
-            probe.call("PING")
-        finally:
-            probe.close()
-        store = open_shared(settings, make_app(settings), worker=False, title=CLIENT_NAME)
-        hub = Hub(settings, store)
-        services = Services.assemble(settings, store, hub, self._nodes)
+        if self._store is None:
+            _probe(settings.store_url)
+            app = make_app(settings)
+            self._store = open_shared(settings, app, worker=False, title=CLIENT_NAME)
+        hub = Hub(settings, self._store)
+        services = Services.assemble(settings, self._store, hub, self._nodes)
         hub.start()
         return services
 
@@ -204,3 +205,12 @@ class Opening:
                 extra={"action": "store_awaited"},
             )
         self._why_not = why
+
+
+def _probe(url: str) -> None:
+    """Raise unless the store answers: a store that fails to open leaves its connection behind."""
+    probe = PipelinedConnection(url, client_name=CLIENT_NAME)
+    try:
+        probe.call("PING")
+    finally:
+        probe.close()

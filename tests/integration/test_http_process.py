@@ -11,14 +11,24 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from http.client import HTTPException
+from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from async_nodes.core.states import NodeState
-from tests.integration.web import Hand, Web, _web_log, _web_process, ask, hand, wait_until, web
+from tests.integration.web import (
+    Answer,
+    Hand,
+    Web,
+    _web_log,
+    _web_process,
+    ask,
+    hand,
+    wait_until,
+    web,
+)
 from tests.servers import RedisServer
 
 __all__ = ["_web_log", "_web_process", "hand", "web"]
@@ -116,6 +126,38 @@ def test_it_serves_before_the_store_answers(
     assert "Traceback" not in process.log
 
 
+def test_it_waits_for_a_store_that_may_be_written(
+    start: Start, new_server: Callable[..., RedisServer]
+) -> None:
+    """A replica answers but takes nothing: 503 until it is promoted, on one connection."""
+    server = new_server()
+    with server.client() as client:
+        client.execute_command("REPLICAOF", "127.0.0.1", "1")
+        process = start(server.url, ready=False)
+        wait_until(lambda: "action=store_awaited" in process.log)
+        time.sleep(0.5)
+        assert process.submit().code == "store_unavailable"
+        names = [c["name"] for c in client.client_list()]
+        assert names.count("async-nodes-web") == 1
+        client.execute_command("REPLICAOF", "NO", "ONE")
+    wait_until(lambda: store_answers(process))
+    assert process.submit().status == 202
+
+
+def test_every_spelling_of_loopback_is_served(start: Start, one_server: RedisServer) -> None:
+    """IPv6 too, where the machine has it."""
+    for host, family in (("localhost", socket.AF_INET), ("::1", socket.AF_INET6)):
+        with socket.socket(family) as probe:
+            try:
+                probe.bind((host, 0))
+            except OSError:
+                continue
+        process = start(one_server.url, ready=False, ASYNC_NODES_HOST=host)
+        connection = HTTPConnection(host, process.port, timeout=5)
+        assert ask(connection, "GET", "/v1/nodes").status == 200
+        connection.close()
+
+
 def test_one_key_opens_everything(start: Start, one_server: RedisServer, tmp_path: Path) -> None:
     """401 without it, whatever the route; with it any Host and Origin; probes are open."""
     key_file = tmp_path / "key"
@@ -151,11 +193,14 @@ def test_an_outage_is_told_within_a_second(
     process = start(server.url)
     task_id = process.task()
     server.kill()
+    requests: list[Callable[[], Answer]] = [
+        process.submit,
+        lambda: process.get(f"/v1/tasks/{task_id}"),
+        lambda: process.get(f"/v1/tasks/{task_id}/events"),
+        lambda: process.cancel(task_id),
+    ]
     for _ in range(2):
-        for ask_it in (
-            process.submit, lambda: process.get(f"/v1/tasks/{task_id}"),
-            lambda: process.get(f"/v1/tasks/{task_id}/events"), lambda: process.cancel(task_id),
-        ):  # fmt: skip
+        for ask_it in requests:
             started = time.monotonic()
             answer = ask_it()
             assert time.monotonic() - started < 1.0
