@@ -11,6 +11,7 @@ import json
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 from celery import states
 from celery.backends.redis import RedisBackend
@@ -45,27 +46,22 @@ _STATUS = {
 
 def install(app: Celery, settings: Settings) -> None:
     """Let an app answer for our ids from our records."""
-    keys = Keys(settings.key_prefix)
-
-    class Backend(RecordBackend):
-        """The backend of this app, which knows where its records are."""
-
-        record_keys = keys
-        record_url = settings.store_url
-
-    overrides = dict.fromkeys(SCHEMES, Backend)
+    _places[app] = Keys(settings.key_prefix), settings.store_url
+    overrides = dict.fromkeys(SCHEMES, f"{__name__}:{RecordBackend.__name__}")
     app.loader.override_backends = {**app.loader.override_backends, **overrides}
+
+
+_places: WeakKeyDictionary[Celery, tuple[Keys, str]] = WeakKeyDictionary()
+"""Where an app's records are: Celery makes the backend, from its name, with the app alone."""
 
 
 class RecordBackend(RedisBackend):
     """Answer for ids of ours; everything else is Celery's."""
 
-    record_keys: Keys
-    record_url: str
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self._records = BlockingConnection(self.record_url, timeout=READ_TIMEOUT)
+    def __init__(self, *args: Any, app: Celery, **kwargs: Any) -> None:
+        super().__init__(*args, app=app, **kwargs)
+        self.record_keys, url = _places[app]
+        self._records = BlockingConnection(url, timeout=READ_TIMEOUT)
 
     def _get_task_meta_for(self, task_id: str) -> dict[str, Any]:
         if not well_formed(task_id):
