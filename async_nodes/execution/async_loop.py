@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import contextlib
 import contextvars
 import select
 import selectors
@@ -73,7 +74,11 @@ class AsyncLoop:
         self._loop = loop
         self._hub.loop.run_callback_threadsafe(self._ready.set)
         try:
-            loop.run_forever()
+            while True:
+                # A body that stops the loop, or raises SystemExit, is not alone on it: asyncio
+                # leaves the loop for these and has told the body's task before.
+                with contextlib.suppress(SystemExit, KeyboardInterrupt):
+                    loop.run_forever()
         finally:
             self.alive = False
             loop.close()

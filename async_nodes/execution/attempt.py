@@ -14,6 +14,8 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
+from greenlet import GreenletExit
+
 from async_nodes.core.context import scope
 from async_nodes.core.errors import AsyncNodesError, AttemptTimeout, TaskCancelled
 from async_nodes.core.retry import RetryPolicy
@@ -134,7 +136,11 @@ def _perform(
         return endings.timed_out(seconds, report.side)
     except Released:
         return endings.released()
-    except (Exception, SystemExit, KeyboardInterrupt) as error:  # noqa: BLE001 - the node's own
+    except FenceLost:
+        raise
+    except GreenletExit:
+        return endings.released()  # a worker that is made to stop at once kills its greenlets so
+    except BaseException as error:  # noqa: BLE001 - the node's own, whatever it may be
         return _failed(error, claim, job.policy, report.side)
 
 

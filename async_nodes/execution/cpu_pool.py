@@ -267,7 +267,7 @@ class CpuRequest(Request):
             _in_thread(_pool.child_lost, self.id, dispatched, _one_line(error))
 
     def _done(self) -> None:
-        """Forget the message: what happens next is in the record, and brings a message of its own."""
+        """Forget the message: what happens next is in the record, with a message of its own."""
         task_ready(self)
         if not self.acknowledged:
             self.acknowledge()

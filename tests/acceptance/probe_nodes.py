@@ -105,3 +105,40 @@ def count_cpu(ctx: NodeContext, path: str, seconds: float = 0.0) -> int:
     append(path, f"{ctx.task_id} {ctx.attempt} {os.getpid()}")
     time.sleep(seconds)
     return ctx.attempt
+
+
+class Odd(BaseException):
+    """No Exception, as careless code may raise."""
+
+
+def raise_oddly(kind: str) -> None:
+    """Raise what `except Exception` does not catch."""
+    import asyncio
+
+    errors = {"CancelledError": asyncio.CancelledError, "Odd": Odd, "SystemExit": SystemExit}
+    raise errors.get(kind, GeneratorExit)(kind)
+
+
+@node("probe.odd")
+def odd(kind: str) -> None:
+    """Raise a BaseException."""
+    raise_oddly(kind)
+
+
+@node("probe.odd_cpu", kind="cpu")
+def odd_cpu(kind: str) -> None:
+    """Raise a BaseException in the CPU pool."""
+    raise_oddly(kind)
+
+
+@node("probe.odd_async")
+async def odd_async(kind: str) -> None:
+    """Raise a BaseException in a coroutine."""
+    raise_oddly(kind)
+
+
+@node("probe.stop_loop")
+async def stop_loop() -> None:
+    """Stop the event loop that all coroutines share."""
+    asyncio.get_running_loop().stop()
+    await asyncio.sleep(0)

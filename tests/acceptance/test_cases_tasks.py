@@ -153,3 +153,27 @@ def test_a_burst_of_mixed_tasks_runs_each_once(stack: Stack, tmp_path: Path) -> 
     assert {record["attempt"] for record in records} == {1}
     assert len(Path(path).read_text().splitlines()) == 100
     assert {stack.channels.ends(task_id) for task_id in ids} == {1}
+
+
+@pytest.mark.parametrize("kind", ["CancelledError", "Odd", "SystemExit", "GeneratorExit"])
+@pytest.mark.parametrize("node", ["probe.odd", "probe.odd_cpu", "probe.odd_async"])
+def test_no_exception_leaves_a_task_running(stack: Stack, node: str, kind: str) -> None:
+    """Whatever a body raises ends its attempt, also what is no Exception."""
+    policy = {"max_attempts": 2, "initial_ms": 10, "jitter": False}
+    record = stack.wait(stack.submit(node, {"kind": kind}, retry_policy=policy), 5)
+
+    assert (record["state"], record["error"]["code"]) == ("Failed", "node_failed")
+    assert record["losses"] == 0
+
+
+def test_coroutines_do_not_depend_on_each_others_manners(stack: Stack) -> None:
+    """A coroutine that leaves the loop or stops it costs the others nothing."""
+    neighbours = [stack.submit("test.async_sleep", {"seconds": 1.5}) for _ in range(3)]
+    for task_id in neighbours:
+        stack.client.wait_running(task_id)
+    once = {"max_attempts": 1}
+    stack.wait(stack.submit("probe.odd_async", {"kind": "SystemExit"}, retry_policy=once))
+    stack.wait(stack.submit("probe.stop_loop", {}, retry_policy=once))
+    records = stack.wait_all([*neighbours, stack.submit("test.async_sleep", {"seconds": 0.1})])
+
+    assert [(r["state"], r["attempt"]) for r in records] == [("Succeeded", 1)] * 4
