@@ -24,7 +24,12 @@ NEVER_ISSUED = "t_" + "0" * 26
 def ways(task_id: str) -> list[tuple[str, str]]:
     """Return every request that names a task."""
     path = f"/v1/tasks/{task_id}"
-    return [("GET", path), ("GET", f"{path}/events"), ("GET", f"{path}/result"), ("POST", f"{path}/cancel")]
+    return [
+        ("GET", path),
+        ("GET", f"{path}/events"),
+        ("GET", f"{path}/result"),
+        ("POST", f"{path}/cancel"),
+    ]
 
 
 def post_raw(stack: Stack, body: bytes, **headers: str) -> Reply:
