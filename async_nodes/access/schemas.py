@@ -188,6 +188,12 @@ def _tasks() -> dict[str, Schema]:
                 "stopped": {"type": "boolean", "description": "Whether the work has stopped."},
             }
         ),
+    }
+
+
+def _parts() -> dict[str, Schema]:
+    """Return what a record is made of."""
+    return {
         "Attempt": _object(
             {
                 "attempt": {"type": "integer", "minimum": 1},
@@ -261,4 +267,4 @@ def _service() -> dict[str, Schema]:
     }
 
 
-SCHEMAS: Final[Mapping[str, Schema]] = {**_tasks(), **_events(), **_service()}
+SCHEMAS: Final[Mapping[str, Schema]] = {**_tasks(), **_parts(), **_events(), **_service()}

@@ -363,7 +363,7 @@ def _policy_schema() -> dict[str, Any]:
     }
 
 
-def _table() -> Iterator[Field]:
+def _what() -> Iterator[Field]:
     yield Field(
         "node", "", lambda value: value, {"type": "string", "description": "The node's name."}
     )
@@ -386,6 +386,9 @@ def _table() -> Iterator[Field]:
             "description": "0 is the most urgent.",
         },
     )
+
+
+def _when() -> Iterator[Field]:
     yield Field(
         "timeout_ms",
         "timeout_ms",
@@ -432,6 +435,9 @@ def _table() -> Iterator[Field]:
             "description": "Seconds that the record is kept after the task has ended.",
         },
     )
+
+
+def _whose() -> Iterator[Field]:
     yield Field(
         "tags",
         "tags",
@@ -455,5 +461,7 @@ def _table() -> Iterator[Field]:
     )
 
 
-FIELDS: Final[Mapping[str, Field]] = MappingProxyType({known.name: known for known in _table()})
+FIELDS: Final[Mapping[str, Field]] = MappingProxyType(
+    {known.name: known for known in (*_what(), *_when(), *_whose())}
+)
 """Every member of the request, in the order of the documentation."""

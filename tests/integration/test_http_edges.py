@@ -271,7 +271,8 @@ def test_head_and_options_are_answered(web: Web) -> None:
     stream = web.ask("HEAD", f"/v1/tasks/{task_id}/events")
     assert (stream.status, stream.body) == (200, b"")
     options = web.ask("OPTIONS", "/v1/tasks")
-    assert (options.status, options.headers["allow"]) == (200, "OPTIONS, POST")
+    assert options.status == 200
+    assert set(options.headers["allow"].split(", ")) == {"OPTIONS", "POST"}
 
 
 def test_nodes_are_listed_with_their_schemas(web: Web) -> None:
