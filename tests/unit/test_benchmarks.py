@@ -1,0 +1,293 @@
+from __future__ import annotations
+
+import os
+import re
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from benchmarks import _chart, _figures, _processes, life
+from benchmarks._load import live, parse, read
+from benchmarks._processes import BenchmarkError, cpu_seconds, processes
+from benchmarks._sides import BASELINE, BASELINE_DIALECT, OURS, OURS_DIALECT, PARTS, Dialect, Side
+
+Answer = Callable[[bytes, bytes], tuple[int, bytes]]
+
+
+# -- figures ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("share", "value"), [(0.5, 5), (0.9, 9), (0.99, 10), (0.1, 1), (1.0, 10)])
+def test_a_percentile_is_one_of_the_values(share: float, value: int) -> None:
+    """The smallest value that the share of all values does not exceed."""
+    assert _figures.percentile([10, 3, 1, 2, 9, 4, 6, 5, 8, 7], share) == value
+
+
+def test_a_table_lines_up() -> None:
+    """Each row is as wide as the widest cells need."""
+    lines = _figures.table(("side", "µs"), [["a", 1], ["longer", 12345]]).splitlines()
+
+    assert len({len(line) for line in lines}) == 1
+    assert lines[3] == "| longer | 12345 |"
+
+
+def rounds() -> list[life.Round]:
+    """Three pairs of rounds with ratios 4, 2 and 5."""
+    pairs = [(100.0, 400.0), (200.0, 400.0), (80.0, 400.0)]
+    return [
+        life.Round(
+            side=side, connections=8, web=total / 2, worker=total / 4, redis=total / 4,
+            total=total, client=10.0, rate=100.0, p50=1.0, p99=2.0, reads=1.0,
+        )
+        for pair in pairs
+        for side, total in zip((OURS, BASELINE), pair, strict=True)
+    ]  # fmt: skip
+
+
+def test_the_ratio_compares_rounds_that_followed_each_other() -> None:
+    """Baseline over ours, pair by pair: median, least and most."""
+    (group,) = life.summary(rounds())
+
+    assert group["ratio"] == {"median": 4.0, "min": 2.0, "max": 5.0}
+    assert group["sides"][OURS]["total"] == 100.0
+    assert "4.00 times less CPU (2.00 to 5.00)" in life.text([group])
+
+
+def test_the_chart_is_drawn_to_scale() -> None:
+    """It is well-formed SVG whose bars have the widths of their figures."""
+    chart = _chart.bars(life.summary(rounds()), PARTS)
+
+    drawn = ET.fromstring(chart).findall(".//{*}rect")  # noqa: S314 - drawn here
+    widths = [float(each.attrib["width"]) for each in drawn][1 + len(PARTS) :]
+    ours, baseline = sum(widths[:3]), sum(widths[3:])
+    assert baseline == pytest.approx(4 * ours, abs=1)
+
+
+# -- processes -------------------------------------------------------------------------------------
+
+
+def test_the_cpu_time_of_children_counts() -> None:
+    """A child that lives and one that was waited for are both in the figure."""
+    spin = "import time\nwhile time.process_time() < .3: pass\n"
+    script = f"""
+import subprocess, sys
+subprocess.run([sys.executable, "-c", {spin!r}])
+child = subprocess.Popen([sys.executable, "-c", {spin!r} + "print(1, flush=True)\\ninput()"],
+    stdin=subprocess.PIPE)
+sys.stdin.read()
+"""
+    with subprocess.Popen(
+        [sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdout.read(1)
+        seconds = cpu_seconds(process.pid)
+        process.stdin.close()
+
+    assert 0.55 < seconds < 3.0
+
+
+def test_nothing_is_left_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Processes and their folder end with the block, and get no settings of the developer."""
+    monkeypatch.setenv("ASYNC_NODES_PORT", "1")
+    monkeypatch.setenv("CELERY_TIMEZONE", "UTC")
+    show = "import os, time; print(sorted(os.environ), flush=True); time.sleep(60)"
+
+    with processes() as owned:
+        child = owned.start("shown", [sys.executable, "-c", show], environment={"GIVEN": "x"})
+        log = owned.folder / "shown.log"
+        owned.wait_for("the output", lambda: b"]" in log.read_bytes())
+        names = log.read_text(encoding="utf-8")
+
+    assert "'GIVEN'" in names
+    assert not re.search("ASYNC_NODES_|CELERY_", names)
+    assert child.returncode is not None
+    assert not owned.folder.exists()
+
+
+def test_a_process_that_ends_is_named_with_its_last_words() -> None:
+    """Waiting for something does not go on when a process has died."""
+    with processes() as owned:
+        owned.start("broken", [sys.executable, "-c", "raise SystemExit('no such luck')"])
+
+        with pytest.raises(BenchmarkError, match=r"broken ended: 1\n  broken: no such luck"):
+            owned.wait_for("the broken one", lambda: False)
+
+
+def test_what_is_never_ready_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A benchmark is bounded in time."""
+    monkeypatch.setattr(_processes, "READY_SECONDS", 0.1)
+
+    with processes() as owned, pytest.raises(BenchmarkError, match="it was not ready"):
+        owned.wait_for("it", lambda: False)
+
+
+# -- the client ------------------------------------------------------------------------------------
+
+
+def test_a_reply_is_whole_or_waited_for() -> None:
+    """Head and body may come in pieces."""
+    whole = b"HTTP/1.1 202 Accepted\r\ncontent-length: 4\r\nX: y\r\n\r\nbody"
+
+    assert parse(whole) == (202, b"body")
+    assert [parse(whole[:size]) for size in range(len(whole))] == [None] * len(whole)
+
+
+def test_a_reply_without_a_length_is_refused() -> None:
+    """Neither side sends one, so it would be a fault."""
+    with pytest.raises(BenchmarkError, match="without Content-Length"):
+        parse(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n")
+
+
+@contextmanager
+def server(answer: Answer, dialect: Dialect) -> Iterator[Side]:
+    """Serve a side that answers with `answer(method, body or path)`."""
+
+    def serve(link: socket.socket) -> None:
+        with link, link.makefile("rb") as lines:
+            while line := lines.readline():
+                length = 0
+                while (header := lines.readline()) not in {b"\r\n", b""}:
+                    if header.lower().startswith(b"content-length:"):
+                        length = int(header.partition(b":")[2])
+                method, path, _ = line.split()
+                status, body = answer(method, lines.read(length) or path)
+                head = b"HTTP/1.1 %d X\r\nContent-Length: %d\r\n\r\n" % (status, len(body))
+                link.sendall(head + body)
+
+    def accept() -> None:
+        while True:
+            try:
+                link, _ = listener.accept()
+            except OSError:
+                return
+            threading.Thread(target=serve, args=(link,), daemon=True).start()
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        threading.Thread(target=accept, daemon=True).start()
+        pids = dict.fromkeys(PARTS, os.getpid())
+        yield Side("fake", dialect, listener.getsockname()[1], pids)
+        listener.shutdown(socket.SHUT_RDWR)
+
+
+class Store:
+    """Answer as a side does; a task ends at its second read."""
+
+    def __init__(self, waiting: bytes, success: bytes, *, wrong: int = 0) -> None:
+        self.reads: dict[bytes, int] = {}
+        self._waiting, self._success, self._wrong = waiting, success, wrong
+
+    def __call__(self, method: bytes, what: bytes) -> tuple[int, bytes]:
+        """Answer one request."""
+        if method == b"POST":
+            found = re.search(rb'"n": (\d+)', what)
+            assert found is not None
+            return 202, b'{"task_id": "t-%s", "state": "%s"}' % (found[1], self._waiting)
+        task_id = what.rpartition(b"/")[2]
+        self.reads[task_id] = self.reads.get(task_id, 0) + 1
+        number = int(task_id.removeprefix(b"t-"))
+        if self.reads[task_id] == 1:
+            return 200, b'{"state":"%s"}' % self._waiting
+        shown = number + 1 if number == self._wrong else number
+        return 200, b'{"state": "%s", "output": {"n": %d}}' % (self._success, shown)
+
+
+@pytest.mark.parametrize(
+    ("dialect", "waiting", "success"),
+    [(OURS_DIALECT, b"Pending", b"Succeeded"), (BASELINE_DIALECT, b"PENDING", b"SUCCESS")],
+    ids=["ours", "baseline"],
+)
+def test_every_task_lives_its_whole_life(dialect: Dialect, waiting: bytes, success: bytes) -> None:
+    """Each is submitted once and read until its end shows, on all connections."""
+    store = Store(waiting, success)
+
+    with server(store, dialect) as side:
+        load = live(side, 20, 4, limit=20)
+
+    assert sorted(load.ids) == sorted(b"t-%d" % number for number in range(1, 21))
+    assert set(store.reads.values()) == {2}
+    assert load.polls == 40
+    assert len(load.latencies) == 20
+    # Two pauses of 5 and 10 ms lie in every life.
+    assert min(load.latencies) > 0.014
+
+
+def test_a_wrong_output_ends_the_benchmark() -> None:
+    """Speed with another task's answer is worth nothing."""
+    store = Store(b"Pending", b"Succeeded", wrong=3)
+
+    with server(store, OURS_DIALECT) as side, pytest.raises(BenchmarkError, match="a read"):
+        live(side, 5, 1, limit=20)
+
+
+def test_a_refused_submit_ends_the_benchmark() -> None:
+    """The reply is shown."""
+
+    def refuse(_method: bytes, _what: bytes) -> tuple[int, bytes]:
+        return 503, b"no store"
+
+    with (
+        server(refuse, OURS_DIALECT) as side,
+        pytest.raises(BenchmarkError, match=r"503.*no store"),
+    ):
+        live(side, 5, 1, limit=20)
+
+
+def test_a_round_is_bounded() -> None:
+    """A server that never shows the end is given up."""
+
+    def wait(method: bytes, _what: bytes) -> tuple[int, bytes]:
+        return (202 if method == b"POST" else 200), b'{"task_id":"t","state":"Pending"}'
+
+    with server(wait, OURS_DIALECT) as side, pytest.raises(BenchmarkError, match="longer than"):
+        live(side, 5, 2, limit=0.2)
+
+
+def test_reads_take_the_requests_in_turn() -> None:
+    """All are asked as often as each other."""
+    store = Store(b"Pending", b"Succeeded")
+
+    with server(store, OURS_DIALECT) as side:
+        requests = [side.dialect.poll(side.port, b"t-%d" % number) for number in range(5)]
+        load = read(side, requests, 50, 3, limit=20)
+
+    assert set(store.reads.values()) == {10}
+    assert len(load.latencies) == 50
+
+
+# -- the list --------------------------------------------------------------------------------------
+
+
+def test_the_benchmarks_are_listed() -> None:
+    """``python -m benchmarks`` lists what ``async-nodes bench`` offers."""
+    from async_nodes.cli.verbs.bench import benchmarks
+
+    root = Path(_processes.__file__).parents[1]
+    listed = subprocess.run(
+        [sys.executable, "-m", "benchmarks"], cwd=root, capture_output=True, text=True, check=True
+    ).stdout.split()
+
+    assert listed == list(benchmarks(root)) == ["first-token", "life", "poll"]
+
+
+def test_an_unknown_benchmark_is_named() -> None:
+    """The answer lists what there is, and the status is that of a wrong use."""
+    root = Path(_processes.__file__).parents[1]
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks", "lief"],
+        cwd=root,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert done.returncode == 2
+    assert "'lief'; there are: first-token, life, poll" in done.stderr
