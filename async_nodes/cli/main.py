@@ -8,7 +8,9 @@ import os
 import sys
 import time
 from collections.abc import Sequence
+from importlib.machinery import ModuleSpec, PathFinder
 from itertools import pairwise
+from types import ModuleType
 
 INTERRUPTED = 130
 STARTED_AT = time.monotonic()
@@ -48,11 +50,25 @@ def needs_gevent(arguments: Sequence[str]) -> bool:
     return given[-1:] == ["io"]
 
 
-def find_local_modules() -> None:
-    """Let ``ASYNC_NODES_IMPORTS`` name modules of the current directory.
+class LocalModules:
+    """Find modules of the current directory, after everybody else has failed to find them.
 
-    It is put last, so that nothing there can stand in for an installed module.
+    So ``ASYNC_NODES_IMPORTS`` may name a module beside the person, and a ``settings.py`` there
+    does not stand in for an installed one. The end of sys.path would not be enough: what is
+    installed in development mode is found by a finder that comes after sys.path.
     """
-    here = os.getcwd()  # noqa: PTH109 - pathlib costs more than all of this module
-    if here not in sys.path:
-        sys.path.append(here)
+
+    def __init__(self, folder: str) -> None:
+        self._path = [folder]
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """Return where a top-level module is."""
+        return PathFinder.find_spec(name, self._path, target) if path is None else None
+
+
+def find_local_modules() -> None:
+    """Let the modules of the current directory be imported, last of all."""
+    if not any(isinstance(finder, LocalModules) for finder in sys.meta_path):
+        sys.meta_path.append(LocalModules(os.getcwd()))  # noqa: PTH109 - pathlib is slow to import

@@ -32,6 +32,8 @@ class Stack:
         io_concurrency, cpu_concurrency: tasks at once in each worker; its own default when None.
         environ: variables for all of them, over this process's own.
         model_port: also start the simulated model, there.
+        patience: seconds the web and the workers may take to stop; by default what the settings
+            give running tasks, and a little more.
 
     """
 
@@ -42,6 +44,7 @@ class Stack:
     cpu_concurrency: int | None = None
     environ: Mapping[str, str] = field(default_factory=dict)
     model_port: int | None = None
+    patience: float | None = None
     _store: StoreService | None = None
 
     def services(self) -> list[Service]:
@@ -85,7 +88,10 @@ class Stack:
     def _program(self, name: str, arguments: tuple[str, ...], *, stage: int) -> ProgramService:
         # -P: the current directory may hold modules named like ours; main() puts it last.
         argv = [sys.executable, "-P", "-m", "async_nodes.cli", *arguments]
-        patience = self.settings.shutdown_seconds + _GRACE if stage < MODEL else _GRACE
+        drain = self.patience
+        if drain is None:
+            drain = self.settings.shutdown_seconds + _GRACE
+        patience = drain if stage < MODEL else min(drain, _GRACE)
         return ProgramService(
             name, argv, stage=stage, environ=self.child_environ, patience=patience
         )

@@ -26,7 +26,7 @@ def private_store(settings: Settings) -> Iterator[Settings]:
     """Give the demo a store that nobody else uses, and leave nothing behind.
 
     Without a server chosen it is an embedded one over a temporary directory. On a chosen server it
-    is a key prefix of its own, whose keys are deleted at the end.
+    is a key prefix of its own, whose keys are deleted at the end; Celery's own, which expire, stay.
     """
     if settings.redis_url is not None:
         demo = replace(settings, key_prefix=f"an-demo-{secrets.token_hex(4)}")
@@ -49,7 +49,7 @@ def delete_keys(settings: Settings) -> None:
 
     prefix = settings.key_prefix
     client = redis.Redis.from_url(settings.store_url, socket_timeout=_ASK_SECONDS)
-    patterns = (f"{prefix}:*", f"{prefix}.*", f"_kombu.binding.{prefix}.*")
+    patterns = (f"{prefix}:*", f"{prefix}.*", f"_kombu.binding*.{prefix}.*")
     with contextlib.suppress(redis.RedisError, OSError), contextlib.closing(client):
         for pattern in patterns:
             for key in client.scan_iter(match=pattern, count=500):

@@ -21,6 +21,8 @@ from async_nodes.cli.terminal import pad
 from async_nodes.settings import Settings
 
 _LOOPBACK = "127.0.0.1"
+#: When the demo ends its tasks have ended, and its data goes with it: nothing needs to be drained.
+_STOP_SECONDS = 1.0
 
 
 @click.command(help=tr("See the main job run, here and now.", "立即在终端中运行主要功能演示。"))
@@ -44,6 +46,7 @@ def command(*, once: bool, port: int | None) -> int:
             port=choose_port(host, demo, port),
             environ=environ_for(demo, f"{_LOOPBACK}:{model_port}"),
             model_port=model_port,
+            patience=_STOP_SECONDS if demo.redis_url is None else None,
         )
         console = Console(is_quiet=True)
         supervisor = Supervisor(stack.services(), console)

@@ -23,5 +23,10 @@ def command(pool: str, concurrency: int | None) -> None:
     """Run tasks until SIGTERM; for the I/O pool gevent was patched by `main`."""
     from async_nodes.cli.located import load
     from async_nodes.execution.worker import main
+    from async_nodes.nodes.registry import registry
 
-    main(load(), pool, concurrency=concurrency)
+    settings = load()
+    # Here a module that cannot be imported ends the process with one sentence; later, inside
+    # Celery's signal handlers, it would only be logged.
+    registry(settings.imports)
+    main(settings, pool, concurrency=concurrency)
