@@ -117,7 +117,7 @@ def run(arguments: Sequence[str]) -> int:
         return INTERRUPTED
     except BrokenPipeError:
         return silent()
-    except Exception as error:
+    except Exception as error:  # a person gets a sentence, whatever it is
         if debug:
             raise
         return ended_by(error)

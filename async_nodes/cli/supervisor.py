@@ -211,7 +211,7 @@ class Supervisor:
             self._start(kept)
         except Interrupted:
             raise
-        except Exception as error:
+        except Exception as error:  # tried again, and raised when that does not help
             kept.deaths += 1
             delay = self._policy.delay(kept.deaths, status=1, is_starting=False)
             if delay is None:
