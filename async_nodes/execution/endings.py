@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from async_nodes.core.errors import AsyncNodesError
 from async_nodes.core.ports import NULL, Ending
+from async_nodes.core.retry import MAX_INTERVAL_MS
 from async_nodes.core.states import EventType
 from async_nodes.core.strict_json import dumps
 
@@ -63,7 +64,7 @@ def failed(
     """
     shown = error_json(error)
     if retryable(error):
-        wait_ms = int((getattr(error, "retry_after", None) or 0) * 1000)
+        wait_ms = _wait_ms(getattr(error, "retry_after", None))
         delay_ms = policy.delay_ms(claim.spent, draw=draw, retry_after_ms=wait_ms)
         elapsed_ms = now_ms - claim.first_started_ms
         if policy.allows(claim.spent, elapsed_ms=elapsed_ms, delay_ms=delay_ms):
@@ -104,15 +105,27 @@ def retryable(error: BaseException) -> bool:
     return isinstance(error, Exception)
 
 
+def _wait_ms(seconds: object) -> int:
+    """Return what an error says about the next attempt, in milliseconds, as far as it makes sense.
+
+    Servers say strange things in Retry-After and nodes pass them on: what is no number counts as
+    nothing said, and nobody waits longer than the longest pause of a retry policy.
+    """
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not seconds > 0:
+        return 0
+    return int(min(seconds * 1000, MAX_INTERVAL_MS))
+
+
 def error_json(error: BaseException) -> bytes:
     """Return the record's ``error`` for what a body raised."""
     code = error.code if isinstance(error, AsyncNodesError) else "node_failed"
-    text = error.detail if isinstance(error, AsyncNodesError) else _message(error)
-    return _shown(code, type(error).__name__, text, again=retryable(error))
+    return _shown(code, type(error).__name__, _message(error), again=retryable(error))
 
 
 def _message(error: BaseException) -> str:
     try:
+        if isinstance(error, AsyncNodesError):
+            return str(error.detail)
         return str(error) or type(error).__name__
     except Exception:  # noqa: BLE001 - the user's own __str__ may do anything
         return f"{type(error).__name__} (its message cannot be shown)"

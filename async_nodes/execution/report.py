@@ -6,6 +6,7 @@ cancel was asked for. Both are raised into the body at its next report.
 
 from __future__ import annotations
 
+import threading
 import time
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -50,21 +51,26 @@ class Report:
         self._pieces: list[str] = []
         self._last_flush = 0.0
         self._disarm: Callable[[], None] | None = None
+        # Chunks are numbered and sent one after the other, whichever thread or timer has one: the
+        # store takes a number only once, and a body's end waits for what is on its way.
+        self._turn = threading.RLock()
         self._usage: dict[str, int] = {}
+        self._usage_json: bytes = NULL
         self._progress: bytes = NULL
 
     @property
     def side(self) -> Side:
         """Return usage and progress for the record's end."""
-        return Side(dumps(self._usage) if self._usage else NULL, self._progress)
+        return Side(self._usage_json, self._progress)
 
     def chunk(self, value: Any) -> None:
         """Send a piece of the stream."""
         if isinstance(value, str) and self._coalesce > 0:
             self._join(value)
             return
-        self.flush()
-        self._send({"text" if isinstance(value, str) else "data": value})
+        with self._turn:
+            self.flush()
+            self._send({"text" if isinstance(value, str) else "data": value})
 
     def progress(self, fraction: float, text: str) -> None:
         """Send how far the work is."""
@@ -75,19 +81,25 @@ class Report:
 
     def usage(self, counts: dict[str, int]) -> None:
         """Add to what the attempt has used."""
+        total = dict(self._usage)
         for name, count in counts.items():
-            self._usage[name] = self._usage.get(name, 0) + count
+            total[name] = total.get(name, 0) + count
+        # Encoded here, where the body hears of a name that is not JSON, and not at the end, where
+        # nobody could be told.
+        self._usage_json = dumps(total)
+        self._usage = total
 
     def flush(self) -> None:
         """Send the pieces that wait to be joined."""
         if self._disarm is not None:
             self._disarm()
             self._disarm = None
-        if self._pieces:
-            text = "".join(self._pieces)
-            self._pieces.clear()
-            self._last_flush = time.monotonic()
-            self._send({"text": text})
+        with self._turn:
+            if self._pieces:
+                text = "".join(self._pieces)
+                self._pieces.clear()
+                self._last_flush = time.monotonic()
+                self._send({"text": text})
 
     def _join(self, piece: str) -> None:
         self._pieces.append(piece)
@@ -108,7 +120,8 @@ class Report:
     def _send(self, content: dict[str, Any]) -> None:
         self._sent += 1
         json = dumps({**content, "attempt": self._claim.attempt, "n": self._sent})
-        self._heed(self._store.chunk(self._claim.task_id, self._claim.fence, json))
+        task_id, fence = self._claim.task_id, self._claim.fence
+        self._heed(self._store.chunk(task_id, fence, json, number=self._sent))
 
     def _heed(self, applied: Applied) -> None:
         if not applied.applied:

@@ -1,0 +1,54 @@
+"""Nodes that say things no well-behaved node would, for the tests of what was found broken."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from async_nodes import RetryableError, TerminalError, node
+
+if TYPE_CHECKING:
+    from async_nodes.nodes import NodeContext
+
+RETRY_AFTER: dict[str, Any] = {
+    "nan": float("nan"),
+    "inf": float("inf"),
+    "text": "5",
+    "negative": -5,
+    "huge": 1e15,
+}
+
+
+@node("rude.retry_after")
+def retry_after(kind: str) -> None:
+    """Fail with a Retry-After that is not to be taken at its word."""
+    raise RetryableError("try again", retry_after=RETRY_AFTER[kind])
+
+
+@node("rude.message")
+def message() -> None:
+    """Fail with a message that is no text."""
+    text: Any = 123
+    raise TerminalError(text)
+
+
+@node("rude.usage")
+def usage(ctx: NodeContext) -> None:
+    """Count something whose name is not UTF-8."""
+    ctx.usage(**{"half\ud800": 1})
+
+
+@node("rude.loud_threads", kind="cpu")
+def loud_threads(ctx: NodeContext, threads: int, chunks: int) -> int:
+    """Stream from several threads at once."""
+    import threading
+
+    def speak(name: int) -> None:
+        for number in range(chunks):
+            ctx.chunk({"thread": name, "number": number})
+
+    speakers = [threading.Thread(target=speak, args=(name,)) for name in range(threads)]
+    for speaker in speakers:
+        speaker.start()
+    for speaker in speakers:
+        speaker.join()
+    return threads * chunks
