@@ -92,6 +92,18 @@ class Refused:
     why: str
 
 
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """Tell what a take brought: claims to run, and tasks that ended instead of starting.
+
+    `leased` is false when the worker has no lease and nothing was popped.
+    """
+
+    claims: tuple[Claim, ...] = ()
+    expired: tuple[str, ...] = ()
+    leased: bool = True
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ending:
     """Tell how an attempt ended. Payloads are JSON bytes.

@@ -11,9 +11,10 @@ import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import gevent
+from gevent.event import Event
 from gevent.hub import get_hub
 
 from async_nodes.core.errors import AttemptTimeout, TaskCancelled
@@ -28,7 +29,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from async_nodes.execution.effects import Effects
+    from async_nodes.execution.intake import Intake
     from async_nodes.nodes import NodeContext
+    from async_nodes.storage.redis_store import RedisStore
 
 _log = logging.getLogger(__name__)
 
@@ -83,7 +86,9 @@ class IoPool:
         self._held: dict[str, int] = {}
         self._running: dict[str, Running] = {}
         self._draining = False
+        self._drained = Event()
         self._hub = get_hub()
+        self.intake: Intake | None = None
         self.pulse = Pulse()
         gevent.spawn(self._watch_overtime)
 
@@ -109,6 +114,12 @@ class IoPool:
         self._held[task_id] = dispatched
         slots.apply_async(self._handle, (message, task_id, dispatched, ack), callback=_nothing)
 
+    @property
+    def store(self) -> RedisStore:
+        """Return the store the attempts share."""
+        store: Any = self._executor.store
+        return cast("RedisStore", store)
+
     def held(self) -> list[str]:
         """Return the ids popped and not claimed; called by the keeper's thread."""
         return list(self._held)
@@ -126,7 +137,7 @@ class IoPool:
         finally:
             self._held.pop(task_id, None)
         if claim is not None:
-            self._run(claim)
+            self.run(claim)
 
     def _claim(self, task_id: str, dispatched: int) -> Claim | None:
         fence = new_fence()
@@ -155,14 +166,12 @@ class IoPool:
         if answer.why == "expired":
             self._effects.task_ended(task_id)
 
-    def _run(self, claim: Claim) -> None:
+    def run(self, claim: Claim) -> None:
+        """Run a claim to its end in the calling greenlet."""
         running = Running(claim, gevent.getcurrent(), time.monotonic())
         self._running[claim.task_id] = running
         try:
-            if claim.suspect:
-                ended = self._run_isolated(running)
-            else:
-                ended = self._run_here(running)
+            ended = self._run_isolated(running) if claim.suspect else self._run_here(running)
         except (TaskCancelled, AttemptTimeout, Released, FenceLost):
             # Thrown after the body had ended, while its ending was on the way: that one counts.
             return
@@ -180,7 +189,7 @@ class IoPool:
 
     def _run_isolated(self, running: Running) -> bool:
         claim = running.claim
-        store: Any = self._executor.store
+        store = self.store
         running.child = isolated.start(claim)
         try:
             ending = running.child.wait()
@@ -216,6 +225,11 @@ class IoPool:
             if document is not None and document.cancel:
                 self.cancel(task_id, running.claim.fence)
 
+    def expired(self, task_ids: Sequence[str]) -> None:
+        """Carry out what follows the end of tasks that were too late to start."""
+        for task_id in task_ids:
+            gevent.spawn(self._effects.task_ended, task_id)
+
     def lease_lost(self) -> None:
         """Stop everything: the tasks run elsewhere now. Called by the keeper's thread."""
         self._hub.loop.run_callback_threadsafe(gevent.spawn, self._throw_all, FenceLost)
@@ -230,6 +244,8 @@ class IoPool:
         if self._draining:
             return
         self._draining = True
+        if self.intake is not None:
+            self.intake.stop()
         until = time.monotonic() + seconds
         while self._running and time.monotonic() < until:
             gevent.sleep(0.05)
@@ -243,6 +259,12 @@ class IoPool:
         while self._running and time.monotonic() < until:
             self._throw_all(Released)
             gevent.sleep(0.2)
+        self._drained.set()
+
+    def wait_drained(self, seconds: float) -> None:
+        """Wait until a drain has ended, when one was begun."""
+        if self._draining:
+            self._drained.wait(seconds)
 
     def _throw_all(self, reason: type[BaseException]) -> None:
         for running in list(self._running.values()):

@@ -12,7 +12,6 @@ from celery.exceptions import SecurityWarning
 
 from async_nodes.core.priority import CLASSES
 from async_nodes.dispatch.celery_factory import make_app
-from async_nodes.execution.keeper import say
 from async_nodes.execution.tasks import Installation
 from async_nodes.execution.title import set_title
 from async_nodes.settings import CELERY, refuse_unknown_celery_names
@@ -69,8 +68,6 @@ def main(
     # Celery warns of root because pickle would be dangerous there; we take JSON and nothing else.
     warnings.filterwarnings("ignore", category=SecurityWarning)
     set_title(f"async-nodes worker {kind}")
-    if settings.transport == "fast":
-        say("ASYNC_NODES_TRANSPORT=fast: this version has the stock transport only and uses that")
     app = make_worker_app(settings)
     keys = Keys(settings.key_prefix)
     worker = app.Worker(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import secrets
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -20,6 +21,7 @@ from async_nodes.core.ports import (
     StreamEntry,
     Submission,
     Swept,
+    Taken,
     TimersFired,
 )
 from async_nodes.core.priority import LISTS
@@ -27,7 +29,7 @@ from async_nodes.core.states import NodeState
 from async_nodes.storage import layout
 from async_nodes.storage.commit import Committer, Link, run, verdict_of
 from async_nodes.storage.keys import Keys
-from async_nodes.storage.redis_errors import OutcomeUnknown
+from async_nodes.storage.redis_errors import OutcomeUnknown, StoreUnavailable
 from async_nodes.storage.script_library import Script, render
 
 OLDEST = (6, 2)
@@ -39,6 +41,7 @@ CANCEL_GRACE_MS = 5_000
 PAGE = 500
 FENCE_LENGTH, WORKER_LENGTH = 16, 40
 LEDGER_AGE_SECONDS = 60
+TAKE_PAUSE = 0.1
 
 WEB_PATIENCE = 0.8
 """Seconds a request waits for the store before it answers 503."""
@@ -150,6 +153,32 @@ class RedisStore:
         if verdict[0] != b"run":
             return Refused(verdict[0].decode())
         return _claim(task_id, fence, verdict)
+
+    def take(self, lists: Sequence[str], most: int, *, worker: str, first: bytes = b"") -> Taken:
+        """Pop messages and claim their tasks, in one step.
+
+        Args:
+            lists: names of `priority.LISTS`, most urgent first.
+            most: how many tasks at most.
+            worker: the worker's id.
+            first: a message that a blocking pop has brought already.
+
+        """
+        nonce = secrets.token_hex(6)
+        indexes = [LISTS.index(name) for name in lists]
+        again = 0
+        while True:
+            try:
+                rows = self._script("take", worker.ljust(40), nonce, most, again, first, *indexes)
+                return _taken(rows)
+            except StoreUnavailable as error:
+                # Claims may have been made, or a popped message is in hand: neither may be
+                # forgotten, and the same nonce finds what is there already.
+                if isinstance(error, OutcomeUnknown):
+                    again = 1
+                elif not (again or first):
+                    raise
+                time.sleep(TAKE_PAUSE)
 
     def progress(self, task_id: str, fence: str, json: bytes) -> Applied:
         """Show progress: a JSON object in the record and on the stream."""
@@ -343,3 +372,15 @@ def _claim(task_id: str, fence: str, verdict: list[Any]) -> Claim:
     numbers = {name: int(value) for name, value in zip(_CLAIMED, verdict[1:12], strict=True)}
     tenant, private, inputs = verdict[12:15]
     return Claim(task_id, fence, tenant=tenant.decode(), private=private, inputs=inputs, **numbers)
+
+
+def _taken(rows: list[list[Any]]) -> Taken:
+    claims, expired = [], []
+    for task_id, fence, what in rows:
+        if isinstance(what, list):
+            claims.append(_claim(task_id.decode(), fence.decode(), what))
+        elif what == b"no_lease":
+            return Taken(leased=False)
+        else:
+            expired.append(task_id.decode())
+    return Taken(tuple(claims), tuple(expired))

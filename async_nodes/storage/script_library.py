@@ -28,13 +28,15 @@ from async_nodes.storage.layout import (
 )
 
 NAMES = (
-    "submit", "claim", "apply", "finish", "cancel", "lost",
+    "submit", "claim", "take", "apply", "finish", "cancel", "lost",
     "lease", "due", "sweep", "tidy", "secret",
 )  # fmt: skip
 STREAM_CAP = 8 << 20
 """Bytes of chunks kept per task before the older half is dropped."""
 
-ALLOW_OOM = frozenset({"claim", "finish", "cancel", "lost", "lease", "due", "sweep", "tidy"})
+ALLOW_OOM = frozenset(
+    {"claim", "take", "finish", "cancel", "lost", "lease", "due", "sweep", "tidy"}
+)
 """Scripts that free more than they take: they run even when the server is out of memory."""
 
 SLOTS = ("%ID%", "%DISPATCH%", "%AT%", "%HARD%")

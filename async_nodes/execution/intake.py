@@ -1,0 +1,155 @@
+"""The fast way from our lists to the I/O pool: pop and claim as many as there are free slots.
+
+One script pops messages and claims their tasks, so nothing is ever popped and not claimed, and
+one round trip starts hundreds of tasks. When the lists are empty an ordinary blocking pop waits on
+a connection of its own. Celery's own consumer stays with what is Celery's: remote control.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import gevent
+from gevent.lock import BoundedSemaphore
+
+from async_nodes.storage.redis_address import unconnected
+from async_nodes.storage.resp import pack
+
+if TYPE_CHECKING:
+    from async_nodes.core.ports import Claim
+    from async_nodes.storage.redis_store import RedisStore
+
+_log = logging.getLogger(__name__)
+
+MOST_AT_ONCE = 100
+BLOCK_SECONDS = 1
+_PAUSE_FIRST, _PAUSE_MOST = 0.05, 1.0
+
+
+class Intake:
+    """Feed claims to a pool for as long as it runs.
+
+    Args:
+        store: the process's shared store.
+        url: the store, in redis-py's spelling, for the connection that waits.
+        worker: this worker's id.
+        lists: names of `priority.LISTS`, most urgent first.
+        slots: bodies at once.
+        run: runs one claim to its end, in the greenlet it is given.
+        expired: told of tasks that ended instead of starting.
+
+    """
+
+    def __init__(
+        self,
+        *,
+        store: RedisStore,
+        url: str,
+        worker: str,
+        lists: Sequence[str],
+        slots: int,
+        run: Callable[[Claim], None],
+        expired: Callable[[Sequence[str]], None],
+    ) -> None:
+        self._store = store
+        self._waiting_line = WaitingLine(url, [store.keys.queue(name) for name in lists])
+        self._worker = worker
+        self._lists = lists
+        self._slots = BoundedSemaphore(slots)
+        self._run_claim = run
+        self._expired = expired
+        self._greenlet: gevent.Greenlet | None = None
+
+    def start(self) -> None:
+        """Start taking."""
+        self._greenlet = gevent.spawn(self._run)
+
+    def stop(self) -> None:
+        """Take nothing more. What the script has claimed meanwhile is run all the same."""
+        self._waiting_line.close()
+        if self._greenlet is not None:
+            self._greenlet.join(timeout=2 * BLOCK_SECONDS)
+
+    def _run(self) -> None:
+        pause = _PAUSE_FIRST
+        more = True
+        while not self._waiting_line.closed:
+            try:
+                more = self._turn(more)
+                pause = _PAUSE_FIRST
+            except Exception as error:  # noqa: BLE001 - a worker that takes nothing is a dead one
+                _log.warning(
+                    "Nothing can be taken until Redis is back: %s",
+                    error,
+                    extra={"action": "intake_down"},
+                )
+                self._waiting_line.drop()
+                gevent.sleep(pause)
+                pause = min(pause * 2, _PAUSE_MOST)
+
+    def _turn(self, more: bool) -> bool:  # noqa: FBT001 - whether the lists may hold more
+        """Take once; answer whether the lists may hold more."""
+        with self._one_slot_free() as free:
+            first = b"" if more else self._waiting_line.pop()
+            if first is None:
+                return False
+            most = min(free, MOST_AT_ONCE)
+            taken = self._store.take(self._lists, most, worker=self._worker, first=first)
+        if not taken.leased:
+            gevent.sleep(_PAUSE_FIRST)  # the keeper is about to take a new lease
+            return True
+        for claim in taken.claims:
+            self._slots.acquire()
+            gevent.spawn(self._run_one, claim)
+        if taken.expired:
+            self._expired(taken.expired)
+        return len(taken.claims) >= most
+
+    @contextlib.contextmanager
+    def _one_slot_free(self) -> Iterator[int]:
+        """Wait until a slot is free; give the number of free ones."""
+        self._slots.acquire()
+        try:
+            yield int(self._slots.counter) + 1
+        finally:
+            self._slots.release()
+
+    def _run_one(self, claim: Claim) -> None:
+        try:
+            self._run_claim(claim)
+        finally:
+            self._slots.release()
+
+
+class WaitingLine:
+    """Wait for a message in any of several lists, on a connection of its own."""
+
+    def __init__(self, url: str, queues: Sequence[str]) -> None:
+        self._url = url
+        self._command = [pack(("BRPOP", *queues, BLOCK_SECONDS))]
+        self._connection: Any = None
+        self.closed = False
+
+    def pop(self) -> bytes | None:
+        """Return the next message, or None when none came within a second."""
+        if self._connection is None:
+            self._connection = unconnected(
+                self._url, connect_timeout=1.0, client_name="async-nodes:intake"
+            )
+            self._connection.connect()
+        self._connection.send_packed_command(self._command)
+        reply: list[bytes] | None = self._connection.read_response(timeout=BLOCK_SECONDS + 2.0)
+        return reply[1] if reply else None
+
+    def drop(self) -> None:
+        """Forget the connection; the next pop makes another."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.disconnect()
+
+    def close(self) -> None:
+        """Let the pop under way end by itself within its second, and begin no other."""
+        self.closed = True
