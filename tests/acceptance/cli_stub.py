@@ -53,7 +53,9 @@ def script_for(node: str, inputs: dict[str, Any]) -> Script:
 class Task:
     """A task whose life is a script."""
 
-    def __init__(self, number: int, node: str, inputs: dict[str, Any]) -> None:
+    def __init__(
+        self, number: int, node: str, inputs: dict[str, Any], *, delay: float = 0.0
+    ) -> None:
         self.id = f"t_{number:026d}"
         self.events: list[tuple[str, dict[str, Any]]] = []
         self.changed = threading.Condition()
@@ -70,6 +72,7 @@ class Task:
             "usage": {},
         }
         self._script = script_for(node, inputs)
+        self._delay = delay
         self.add("state", {"state": "Pending", "reason": "", "attempt": 0})
         threading.Thread(target=self._live, daemon=True).start()
 
@@ -97,6 +100,7 @@ class Task:
             attempts[-1]["finished_at"] = now
 
     def _live(self) -> None:
+        time.sleep(self._delay)
         for seconds, kind, data in self._script:
             time.sleep(seconds)
             self.add(kind, data)
@@ -120,6 +124,7 @@ class StubServer(ThreadingHTTPServer):
     Attributes:
         missing: what /readyz says is missing.
         cut_after: events after which each stream is cut, None for never.
+        holds_events: keep events back until the last, as a buffering proxy does.
         requests: the lines of all requests.
         api_key: required as a Bearer token when set.
 
@@ -132,6 +137,7 @@ class StubServer(ThreadingHTTPServer):
         self.tasks: dict[str, Task] = {}
         self.missing: list[str] = []
         self.cut_after: int | None = None
+        self.holds_events = False
         self.requests: list[str] = []
         self.keys: dict[str, str] = {}
         self.api_key: str | None = None
@@ -210,6 +216,9 @@ class Handler(BaseHTTPRequestHandler):
         self.send_header("Connection", "close")
         self.end_headers()
         self.wfile.write(b"retry: 20\n\n")
+        if self.server.holds_events:
+            for _ in task.follow(0):
+                pass
         with contextlib.suppress(OSError):
             for sent, (number, kind, data) in enumerate(task.follow(after), 1):
                 text = f"id: {number}\nevent: {kind}\ndata: {json.dumps(data)}\n\n"
@@ -244,11 +253,17 @@ class Handler(BaseHTTPRequestHandler):
         key = self.headers.get("Idempotency-Key", "")
         task_id = self.server.keys.get(key)
         if task_id is None:
-            task = Task(len(self.server.tasks) + 1, body["node"], body["inputs"])
+            number, delay = len(self.server.tasks) + 1, body.get("delay", 0.0)
+            task = Task(number, body["node"], body["inputs"], delay=delay)
             self.server.tasks[task.id] = task
             task_id = task.id
             if key:
                 self.server.keys[key] = task_id
+        if "wait=" in self.path:
+            for _ in self.server.tasks[task_id].follow(0):
+                pass
+            self.answer(200, self.server.tasks[task_id].record)
+            return
         self.answer(202, {"task_id": task_id, "state": "Pending", "version": 1})
 
 

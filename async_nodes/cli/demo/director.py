@@ -97,14 +97,14 @@ class Director:
                 try:
                     answer = client.post("/v1/tasks", task.request)
                 except AsyncNodesError as error:
-                    self._see(number, failed(self.views[number], error.detail, at=self.clock()))
+                    at = self.clock()
+                    self._see(number, failed(self.views[number], error.detail, at=at), at=at)
                     continue
                 milliseconds = answer.seconds * 1000
                 task_id = str(answer.document["task_id"])
-                view = accepted(
-                    self.views[number], task_id, answered_ms=milliseconds, at=self.clock()
-                )
-                self._see(number, view)
+                at = self.clock()
+                view = accepted(self.views[number], task_id, answered_ms=milliseconds, at=at)
+                self._see(number, view, at=at)
                 threading.Thread(target=self._follow, args=(number, task_id), daemon=True).start()
 
     def _follow(self, number: int, task_id: str) -> None:
@@ -134,13 +134,12 @@ class Director:
                 view = advance(view, kind, data, at=at)
             if view.record is not None and view.state == "Succeeded":
                 view = replace(view, note=self.tasks[number].outcome(view.record))
-            self._see(number, view)
+            self._see(number, view, at=at)
 
-    def _see(self, number: int, view: TaskView) -> None:
+    def _see(self, number: int, view: TaskView, *, at: float) -> None:
         before, self.views[number] = self.views[number], view
         if self._is_drawn:
             return
-        at = self.clock() if view.ended_at is None else view.ended_at
         terminal = self.console.terminal
         lines = plain.changes(before, view, at=at, terminal=terminal)
         texts = self._texts[number].take(view.text, is_over=view.is_over)

@@ -95,6 +95,11 @@ class Patient:
             self._client = client_for(self.url)
         return self._client
 
+    def close(self) -> None:
+        """Close the client's connection."""
+        if self._client is not None:
+            self._client.close()
+
 
 Examination = Callable[[Patient], Check]
 
@@ -106,6 +111,7 @@ def examine(patient: Patient, examinations: Iterable[Examination]) -> list[Check
         began = time.monotonic()
         check = _made(patient, examination)
         checks.append(replace(check, seconds=time.monotonic() - began))
+    patient.close()
     return checks
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -27,7 +28,7 @@ from async_nodes.cli.language import tr
 )
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def command(name: str | None, report: Path | None, arguments: tuple[str, ...]) -> int:
-    """Run the benchmark in a process of its own, in the checkout."""
+    """Run the benchmark in a process of its own."""
     root = checkout("benchmarks")
     known = benchmarks(root)
     if name is None:
@@ -40,9 +41,11 @@ def command(name: str | None, report: Path | None, arguments: tuple[str, ...]) -
             tr(f"there is no benchmark {name!r}{hint}", f"没有基准测试 {name!r}{hint}"),
             tr(f"There are: {', '.join(known)}", f"可用:{', '.join(known)}"),
         )
-    options = [] if report is None else ["--json", str(report.absolute())]
-    argv = [sys.executable, "-m", f"benchmarks.{known[name]}", *options, *arguments]
-    return subprocess.call(argv, cwd=root)
+    options = [] if report is None else ["--json", str(report)]
+    argv = [sys.executable, "-P", "-m", f"benchmarks.{known[name]}", *options, *arguments]
+    # The checkout is put on the path instead of gone to, so that files are where they are named.
+    path = os.pathsep.join(filter(None, (str(root), os.environ.get("PYTHONPATH"))))
+    return subprocess.call(argv, env={**os.environ, "PYTHONPATH": path})
 
 
 def benchmarks(root: Path) -> dict[str, str]:
