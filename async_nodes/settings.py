@@ -93,7 +93,8 @@ class Settings:
         data_dir: absolute path for the embedded server's data.
         imports: modules that define nodes.
         lease_seconds: how long a worker's silence is believed to be life, at least 1.
-        transport: ``stock`` (kombu's) or ``fast`` (ours).
+        transport: how an I/O worker takes messages: ``fast`` (pop and claim in one script) or
+            ``stock`` (kombu).
         shutdown_seconds: how long a stopping worker waits for its running tasks.
         egress_allow: ``host:port`` entries that nodes may call though they are not public.
         key_prefix: what every Redis key begins with.
@@ -110,7 +111,7 @@ class Settings:
     data_dir: str = field(default_factory=lambda: default_data_dir(os.environ))
     imports: tuple[str, ...] = ()
     lease_seconds: float = 15.0
-    transport: str = "stock"
+    transport: str = "fast"
     shutdown_seconds: float = 20.0
     egress_allow: tuple[str, ...] = ()
     key_prefix: str = "an"

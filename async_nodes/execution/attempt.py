@@ -19,6 +19,7 @@ from greenlet import GreenletExit
 from async_nodes.core.context import scope
 from async_nodes.core.errors import AsyncNodesError, AttemptTimeout, TaskCancelled
 from async_nodes.core.retry import RetryPolicy
+from async_nodes.core.states import EventType
 from async_nodes.egress.client import Client
 from async_nodes.execution import endings
 from async_nodes.execution.job import Job, job_of
@@ -29,6 +30,7 @@ from async_nodes.nodes import NodeContext, NodeSpec, invoke
 if TYPE_CHECKING:
     from async_nodes.core.ports import Claim, Ending, Finished, Tasks
     from async_nodes.egress.guard import Guard
+    from async_nodes.execution.bus import EventBus
     from async_nodes.execution.middleware import Middleware
 
 _log = logging.getLogger(__name__)
@@ -58,6 +60,7 @@ class Executor:
         host: the process.
         guard: which addresses a node may call.
         middleware: wraps every body, outermost first.
+        bus: told of starts and endings.
 
     """
 
@@ -66,6 +69,7 @@ class Executor:
     host: Host
     guard: Guard
     middleware: Callable[[Middleware], Middleware]
+    bus: EventBus
 
 
 def run_attempt(
@@ -94,6 +98,7 @@ def run_attempt(
     ctx = _context(executor, claim, job, report)
     if on_context is not None:
         on_context(ctx)
+    executor.bus.publish(job.spec.name, EventType.START, claim)
     try:
         ending = _perform(executor, claim, job, ctx, report)
     except FenceLost:
@@ -104,7 +109,10 @@ def run_attempt(
         return None
     finally:
         ctx.http.close()
-    return executor.store.finish(claim.task_id, claim.fence, ending)
+    finished = executor.store.finish(claim.task_id, claim.fence, ending)
+    if finished.applied:
+        executor.bus.publish(job.spec.name, ending.event, finished)
+    return finished
 
 
 def ended_by(finished: Finished | None) -> bool:

@@ -68,3 +68,7 @@ class EventBus:
             if not left:
                 del listeners[key]
             self._listeners = listeners
+
+
+BUS = EventBus()
+"""The bus of this process: modules that define nodes subscribe to it when they are imported."""

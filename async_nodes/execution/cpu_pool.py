@@ -103,6 +103,13 @@ class CpuPool:
         self._worker = worker
         self._draining = False
 
+    def known(self) -> set[str]:
+        """Return the ids of the tasks that this worker or a child of it has."""
+        # Not from Celery's table by id: a task that is tried again soon has two requests for a
+        # moment, and the end of the first takes the entry of both.
+        requests = [*celery_state.reserved_requests, *celery_state.active_requests]
+        return {request.id for request in requests}
+
     def held(self) -> list[str]:
         """Return the ids of messages popped and not given to a child."""
         waiting = set(celery_state.reserved_requests) - set(celery_state.active_requests)
@@ -191,8 +198,10 @@ class CpuPool:
             _signal(pid, signal.SIGKILL)
 
     def _pid_of(self, task_id: str) -> int | None:
-        request = celery_state.requests.get(task_id)
-        pid: int | None = request.worker_pid if request is not None else None
+        """Return the process that runs a task: the last one, should an earlier be about to go."""
+        mine = [request for request in list(celery_state.active_requests) if request.id == task_id]
+        last = max(mine, key=lambda request: request.time_start or 0, default=None)
+        pid: int | None = last.worker_pid if last is not None else None
         return pid
 
     def _runs(self, task_id: str, fence: str) -> bool:

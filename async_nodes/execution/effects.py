@@ -19,7 +19,6 @@ from async_nodes.nodes import NodeContext
 
 if TYPE_CHECKING:
     from async_nodes.egress.guard import Guard
-    from async_nodes.execution.bus import EventBus
     from async_nodes.nodes.spec import NodeSpec
     from async_nodes.storage.redis_store import RedisStore
 
@@ -39,21 +38,21 @@ class Effects:
         store: to read the ended task.
         registry: the nodes by name.
         guard: which addresses a compensation may call.
-        bus: observers of this process.
 
     """
 
-    def __init__(
-        self, store: RedisStore, registry: Mapping[str, NodeSpec], guard: Guard, bus: EventBus
-    ) -> None:
+    def __init__(self, store: RedisStore, registry: Mapping[str, NodeSpec], guard: Guard) -> None:
         self._store = store
         self._registry = registry
         self._guard = guard
-        self._bus = bus
         self._handlers: dict[Effect, Callable[[NodeSpec, dict[str, Any]], None]] = {
-            Effect.PUBLISH: self._publish,
             Effect.COMPENSATE: self._compensate,
         }
+
+    def wanted(self, private: bytes) -> bool:
+        """Tell whether the end of a task of this private part has effects outside the store."""
+        spec = self._registry.get(node_of(private))
+        return spec is not None and spec.compensate is not None
 
     def task_ended(self, task_id: str) -> None:
         """Carry out the effects of a terminal state; the store has the record already."""
@@ -69,10 +68,6 @@ class Effects:
             handler = self._handlers.get(effect)
             if handler is not None:
                 handler(spec, record)
-
-    def _publish(self, spec: NodeSpec, record: dict[str, Any]) -> None:
-        event = _EVENT_OF_END[NodeState(record["state"])]
-        self._bus.publish(spec.name, event, record)
 
     def _compensate(self, spec: NodeSpec, record: dict[str, Any]) -> None:
         """Let the node clean up; only if it ever started."""

@@ -19,6 +19,7 @@ from gevent.hub import get_hub
 
 from async_nodes.core.errors import AttemptTimeout, TaskCancelled
 from async_nodes.core.ports import Claim, Refused
+from async_nodes.core.states import NodeState
 from async_nodes.dispatch.messages import DISPATCH_HEADER
 from async_nodes.execution import isolated
 from async_nodes.execution.attempt import Executor, ended_by, run_attempt
@@ -37,6 +38,10 @@ _log = logging.getLogger(__name__)
 
 OVERTIME = 5.0
 """Seconds past its time-out after which a body that swallowed it is thrown at again."""
+
+
+CLAIMING = "claim "
+"""What a task's name in the table of running bodies begins with until its claim is answered."""
 
 
 @dataclass(slots=True, eq=False)
@@ -120,6 +125,10 @@ class IoPool:
         store: Any = self._executor.store
         return cast("RedisStore", store)
 
+    def known(self) -> set[str]:
+        """Return the ids of the tasks this process has; called by the keeper's thread."""
+        return {name.removeprefix(CLAIMING) for name in [*self._held, *self._running]}
+
     def held(self) -> list[str]:
         """Return the ids popped and not claimed; called by the keeper's thread."""
         return list(self._held)
@@ -142,7 +151,7 @@ class IoPool:
     def _claim(self, task_id: str, dispatched: int) -> Claim | None:
         fence = new_fence()
         me = Running(_NO_CLAIM, gevent.getcurrent(), time.monotonic())
-        self._running[f"claim {task_id}"] = me
+        self._running[CLAIMING + task_id] = me
         try:
             while True:
                 answer = self._executor.store.claim(
@@ -155,7 +164,7 @@ class IoPool:
                     return None
                 gevent.sleep(0.1)  # the keeper is about to take a new lease
         finally:
-            del self._running[f"claim {task_id}"]
+            del self._running[CLAIMING + task_id]
 
     def _refused(self, task_id: str, answer: Refused) -> None:
         _log.debug(
@@ -178,7 +187,7 @@ class IoPool:
         finally:
             if self._running.get(claim.task_id) is running:
                 del self._running[claim.task_id]
-        if ended:
+        if ended and self._effects.wanted(claim.private):
             self._effects.task_ended(claim.task_id)
 
     def _run_here(self, running: Running) -> bool:
@@ -195,7 +204,8 @@ class IoPool:
             ending = running.child.wait()
             if ending is not None:
                 store.finish(claim.task_id, claim.fence, ending)
-            store.lost(claim.task_id, worker=self._worker, dispatch=0, isolated=True)
+            elif self._is_running(claim):
+                store.lost(claim.task_id, worker=self._worker, dispatch=0, isolated=True)
         except FenceLost:
             return False
         except Released:
@@ -205,6 +215,15 @@ class IoPool:
         finally:
             running.child.kill()
         return True
+
+    def _is_running(self, claim: Claim) -> bool:
+        """Tell whether a claim's own attempt has not ended: the next one may run here by now."""
+        document = self.store.read(claim.task_id)
+        return (
+            document is not None
+            and document.state is NodeState.RUNNING
+            and document.fence == claim.fence.encode()
+        )
 
     # -- words from outside ------------------------------------------------------------------
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from types import FrameType
 from typing import TYPE_CHECKING, Protocol
 
@@ -35,6 +35,7 @@ except ImportError:  # a worker without gevent
 TICK = 0.1
 SWEEP_EVERY = 1.0
 TIDY_EVERY = 30.0
+COMPARE_EVERY = 5.0
 REPORT_STALL_AFTER = 1.0
 SHORTEST_STALL, LONGEST_STALL = 2.0, 5.0
 NAMELESS_STALL = 30.0
@@ -55,6 +56,7 @@ class Keeper:
         worker: the worker's id.
         lease_seconds: how long the lease lasts.
         held: returns the ids popped and not started; called from the keeper's thread.
+        known: returns the ids of all tasks the worker has; called from the keeper's thread.
         on_lease_lost: told that the worker's tasks were given away.
         on_ended: told of tasks that ended without a worker, for their compensation.
         loop: the event loop to watch, or None.
@@ -68,6 +70,7 @@ class Keeper:
         worker: str,
         lease_seconds: float,
         held: Callable[[], Sequence[str]],
+        known: Callable[[], Collection[str]],
         on_lease_lost: Callable[[], None],
         on_ended: Callable[[Sequence[str]], None],
         loop: Loop | None = None,
@@ -76,6 +79,8 @@ class Keeper:
         self._worker = worker
         self._renew_every = lease_seconds / 3
         self._held = held
+        self._known = known
+        self._unknown: set[str] = set()
         self._on_lease_lost = on_lease_lost
         self._on_ended = on_ended
         self._loop = loop
@@ -83,6 +88,7 @@ class Keeper:
         self._stopping = False
         self._stopped = False
         self._renewed_at = self._swept_at = self._tidied_at = self._fire_at = 0.0
+        self._compared_at = time.monotonic()
         self._reported = False
         self._last_tick = time.monotonic()
         self._complained: str | None = None
@@ -152,6 +158,22 @@ class Keeper:
         if now - self._tidied_at >= TIDY_EVERY:
             self._tidied_at = now
             self._store.tidy()
+        if now - self._compared_at >= COMPARE_EVERY:
+            self._compared_at = now
+            self._find_orphans()
+
+    def _find_orphans(self) -> None:
+        """Give back what is claimed for this worker and unknown to it, at two looks in a row.
+
+        A claim whose answer found nobody any more would otherwise last as long as the lease.
+        """
+        unknown = set(self._store.running(self._worker)).difference(self._known())
+        for task_id in sorted(unknown & self._unknown):
+            verdict = self._store.lost(task_id, worker=self._worker, dispatch=0, isolated=False)
+            say(f"task {task_id} was claimed here and nobody ran it: {verdict}")
+            if verdict != "lost":
+                self._tell([task_id])
+        self._unknown = unknown
 
     def _renew(self, now: float) -> None:
         if self._store.renew(self._worker, self._held()):

@@ -11,6 +11,7 @@ from async_nodes.dispatch.celery_factory import make_app
 from async_nodes.dispatch.connect import open_blocking
 from async_nodes.egress.guard import Guard
 from async_nodes.execution.attempt import Executor
+from async_nodes.execution.bus import BUS
 from async_nodes.execution.middleware import STANDARD
 from async_nodes.execution.plain_host import PlainHost
 from async_nodes.nodes.registry import registry
@@ -39,6 +40,7 @@ def executor_for(settings: Settings, store: RedisStore, host: Host) -> Executor:
         host=host,
         guard=Guard(frozenset(settings.egress_allow)),
         middleware=STANDARD,
+        bus=BUS,
     )
 
 

@@ -20,7 +20,6 @@ from async_nodes.core.priority import LISTS
 from async_nodes.dispatch.connect import open_blocking, open_shared
 from async_nodes.dispatch.messages import DISPATCH_HEADER, TASK_NAME
 from async_nodes.egress.guard import Guard
-from async_nodes.execution.bus import EventBus
 from async_nodes.execution.cancels import CancelListener
 from async_nodes.execution.effects import Effects
 from async_nodes.execution.keeper import Keeper
@@ -197,7 +196,7 @@ class Installation:
             settings, self._app, worker=True, title=f"async-nodes:{self._worker_id}"
         )
         executor = executor_for(settings, store, GreenHost())
-        effects = Effects(store, executor.registry, executor.guard, EventBus())
+        effects = Effects(store, executor.registry, executor.guard)
         pool = IoPool(executor, effects, self._worker_id)
         self._start("io", pool, loop=pool.pulse)
         return pool
@@ -223,7 +222,7 @@ class Installation:
         settings = self._settings
         store = open_blocking(settings, self._app, title=f"async-nodes:{self._worker_id}")
         guard = Guard(frozenset(settings.egress_allow))
-        effects = Effects(store, registry(settings.imports), guard, EventBus())
+        effects = Effects(store, registry(settings.imports), guard)
         pool = cpu_pool.CpuPool(store, effects, self._worker_id)
         cpu_pool.install(pool)
         cpu_pool.maintain_often(consumer)
@@ -236,6 +235,7 @@ class Installation:
             worker=self._worker_id,
             lease_seconds=settings.lease_seconds,
             held=pool.held,
+            known=pool.known,
             on_lease_lost=pool.lease_lost,
             on_ended=pool.ended_elsewhere,
             loop=loop,

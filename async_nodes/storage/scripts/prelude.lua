@@ -207,7 +207,6 @@ local function void_fence(r) r.fence = string.rep(' ', 16) end
 -- The process that ran the task is gone.
 local function lose(r, isolated)
   if not NEXT[r.state].LOST or r.state ~= S_RUNNING then return 'stale' end
-  r.fence = string.rep(' ', 16) -- whatever the dead one may still say, it is not the owner
   void_fence(r)
   if r.cancel == 1 then
     conclude(r, NEXT[r.state].CANCEL, R_NONE, 'cancelled', cancelled_error(true), 'null', 'null', 'null')

@@ -35,16 +35,15 @@ return each(14, function(id, tenant, list, private, tail, inputs_at, inputs_len,
     fence = string.rep(' ', 16), worker = string.rep(' ', 40), idempotency = idempotency,
     tenant = tenant,
   }
-  redis.call('SET', key_of(id), packed(r) .. private .. head(r) .. tail .. '"attempts":[' .. open_end)
-  redis.call('ZADD', B .. 'x:' .. trim(tenant), now, id)
-  if trim(idempotency) ~= '' then redis.call('SET', replay_key, id .. ' ' .. fingerprint) end
-  if deadline > 0 then redis.call('ZADD', B .. 'due', deadline, 'd:' .. id) end
   if delay > 0 then
     redis.call('ZADD', B .. 'due', r.next_attempt_at, 'w:' .. id)
   else
     dispatch(r)
-    save_control(r)
   end
+  redis.call('SET', key_of(id), packed(r) .. private .. head(r) .. tail .. '"attempts":[' .. open_end)
+  redis.call('ZADD', B .. 'x:' .. trim(tenant), now, id)
+  if trim(idempotency) ~= '' then redis.call('SET', replay_key, id .. ' ' .. fingerprint) end
+  if deadline > 0 then redis.call('ZADD', B .. 'due', deadline, 'd:' .. id) end
   emit_state(r)
   return {'ok', 1, now}
 end)
