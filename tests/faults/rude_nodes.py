@@ -52,3 +52,23 @@ def loud_threads(ctx: NodeContext, threads: int, chunks: int) -> int:
     for speaker in speakers:
         speaker.join()
     return threads * chunks
+
+
+@node("rude.suspect")
+def suspect(path: str, deaths: int, failures: int) -> int:
+    """Kill the own process on the first starts, then fail some times, then return slowly."""
+    import os
+    import signal
+    import time
+    from pathlib import Path
+
+    with Path(path).open("a+") as starts:
+        starts.write("started\n")
+        starts.seek(0)
+        number = len(starts.readlines())
+    if number <= deaths:
+        os.kill(os.getpid(), signal.SIGKILL)
+    if number <= deaths + failures:
+        raise RetryableError("not yet")
+    time.sleep(0.5)
+    return number
