@@ -202,7 +202,7 @@ def test_defaults() -> None:
     assert settings.store_url == DEFAULT_BROKER_URL == module.CELERY_BROKER_URL
     assert (settings.host, settings.port) == ("127.0.0.1", 8000)
     assert (settings.lease_seconds, settings.shutdown_seconds) == (15.0, 20.0)
-    assert (settings.transport, settings.key_prefix) == ("stock", "an")
+    assert (settings.transport, settings.key_prefix) == ("fast", "an")
     assert settings.imports == settings.egress_allow == ()
     assert settings.metrics_port is None
     assert settings.api_key is None
