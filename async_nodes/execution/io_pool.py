@@ -187,7 +187,7 @@ class IoPool:
         finally:
             if self._running.get(claim.task_id) is running:
                 del self._running[claim.task_id]
-        if ended:
+        if ended and self._effects.wanted(claim.private):
             self._effects.task_ended(claim.task_id)
 
     def _run_here(self, running: Running) -> bool:

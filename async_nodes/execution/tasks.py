@@ -236,7 +236,6 @@ class Installation:
             lease_seconds=settings.lease_seconds,
             held=pool.held,
             known=pool.known,
-            known=pool.known,
             on_lease_lost=pool.lease_lost,
             on_ended=pool.ended_elsewhere,
             loop=loop,
