@@ -23,6 +23,7 @@ class Options:
         tasks: tasks, or reads, per round.
         connections: numbers of keep-alive connections; none where one is used at a time.
         limit: seconds a round may take.
+        transport: that of our worker; the product's default when None.
         json: where the figures go.
         plot: where the chart (SVG) goes.
 
@@ -32,6 +33,7 @@ class Options:
     tasks: int
     connections: tuple[int, ...] = ()
     limit: float = 60.0
+    transport: str | None = None
     json: Path | None = None
     plot: Path | None = None
 
@@ -40,10 +42,14 @@ class Options:
         """Read the command line."""
         return cls(**vars(made.parse_args(arguments)))
 
+    def environment(self) -> dict[str, str]:
+        """Return the settings of our side."""
+        return {} if self.transport is None else {"ASYNC_NODES_TRANSPORT": self.transport}
+
     def shown(self) -> dict[str, Any]:
         """Return what the figures depend on."""
         chosen = asdict(self)
-        return {name: chosen[name] for name in ("rounds", "tasks", "connections")}
+        return {name: chosen[name] for name in ("rounds", "tasks", "connections", "transport")}
 
 
 def parser(
@@ -67,6 +73,9 @@ def parser(
             metavar="N,N",
             help="kept alive at once",
         )
+    made.add_argument(
+        "--transport", choices=("stock", "fast"), help="of our worker (default: the product's)"
+    )
     made.add_argument("--limit", type=float, default=60.0, help="seconds a round may take")
     if plot:
         made.add_argument("--plot", type=Path, metavar="FILE.svg", help="draw a chart")

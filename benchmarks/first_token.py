@@ -105,7 +105,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     taken: dict[str, list[float]] = {"directly": [], "async_nodes": []}
     with processes() as owned:
         model = start_model(owned)
-        side = start_ours(owned, extra={"ASYNC_NODES_EGRESS_ALLOW": f"127.0.0.1:{model}"})
+        allowed = {"ASYNC_NODES_EGRESS_ALLOW": f"127.0.0.1:{model}"}
+        side = start_ours(owned, extra={**options.environment(), **allowed})
         for _ in range(WARM_UP):
             directly(model)
             through(side, model)

@@ -130,7 +130,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the benchmark; return the exit status."""
     options = Options.of(parser(__doc__, tasks=1500, rounds=5, plot=True), arguments)
     with processes() as owned:
-        sides = [start_ours(owned), start_baseline(owned)]
+        sides = [start_ours(owned, extra=options.environment()), start_baseline(owned)]
         rounds = alternate(sides, options)
     groups = summary(rounds)
     print(text(groups))

@@ -106,7 +106,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = Options.of(parser(__doc__, tasks=4000, rounds=5, connections="4,64"), arguments)
     rounds = []
     with processes() as owned:
-        sides = [start_ours(owned), start_baseline(owned)]
+        sides = [start_ours(owned, extra=options.environment()), start_baseline(owned)]
         asked = {side.name: requests_of(side, options.limit) for side in sides}
         for connections in options.connections:
             for turn in range(options.rounds):
