@@ -173,6 +173,16 @@ def test_it_stays_up_until_ctrl_c() -> None:
 
 
 @real
+def test_ctrl_c_in_the_middle_says_no_more() -> None:
+    """A demo that is interrupted ends with 130, without a table and without URLs."""
+    with program("demo", env=environ()) as running:
+        running.wait_for("accepted as t_")
+        assert running.stop(signal.SIGINT) == 130
+        assert "/v1/nodes" not in running.text
+        assert "would have cost" not in running.text
+
+
+@real
 def test_a_chosen_server_is_left_clean(tmp_path: Path) -> None:
     """On a server of the person's own the demo uses keys of its own and deletes them."""
     import redis

@@ -78,6 +78,8 @@ def _show(console: Console, supervisor: Supervisor, stack: Stack, *, once: bool)
         ending=supervisor.ending,
     )
     went_well = director.run()
+    if supervisor.ending.is_set():
+        return None
     if director.first_token_at is not None:
         console.line(first_token(director.first_token_at, _set_up()))
     if once:
