@@ -4,13 +4,10 @@ gevent must patch the standard library before anything heavy is imported, so thi
 the bare arguments and imports nothing of the package at its top.
 """
 
-import os
 import sys
 import time
 from collections.abc import Sequence
-from importlib.machinery import ModuleSpec, PathFinder
 from itertools import pairwise
-from types import ModuleType
 
 INTERRUPTED = 130
 STARTED_AT = time.monotonic()
@@ -27,7 +24,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
             from gevent import monkey
 
             monkey.patch_all()
-        find_local_modules()
         from async_nodes.cli.program import run
 
         return run(arguments)
@@ -48,27 +44,3 @@ def needs_gevent(arguments: Sequence[str]) -> bool:
     given = [value for name, value in pairwise(options) if name == "--pool"]
     given += [word.removeprefix("--pool=") for word in options if word.startswith("--pool=")]
     return given[-1:] == ["io"]
-
-
-class LocalModules:
-    """Find modules of the current directory, after everybody else has failed to find them.
-
-    So ``ASYNC_NODES_IMPORTS`` may name a module beside the person, and a ``settings.py`` there
-    does not stand in for an installed one. The end of sys.path would not be enough: what is
-    installed in development mode is found by a finder that comes after sys.path.
-    """
-
-    def __init__(self, folder: str) -> None:
-        self._path = [folder]
-
-    def find_spec(
-        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
-    ) -> ModuleSpec | None:
-        """Return where a top-level module is."""
-        return PathFinder.find_spec(name, self._path, target) if path is None else None
-
-
-def find_local_modules() -> None:
-    """Let the modules of the current directory be imported, last of all."""
-    if not any(isinstance(finder, LocalModules) for finder in sys.meta_path):
-        sys.meta_path.append(LocalModules(os.getcwd()))  # noqa: PTH109 - pathlib is slow to import

@@ -1,1 +1,1 @@
-"""Submit and dispatch: from a validated request to one transaction and a message. Builds, never waits."""
+"""Submit and dispatch: from a request to one transaction and a message. Builds, never waits."""

@@ -41,6 +41,7 @@ class CancelListener:
         self._on_cancel = on_cancel
         self._on_gap = on_gap
         self._stopping = False
+        self._hearing = False
         self._thread = threading.Thread(target=self._run, name="cancels", daemon=True)
 
     def start(self) -> None:
@@ -54,15 +55,17 @@ class CancelListener:
     def _run(self) -> None:
         pause = _PAUSE_FIRST
         while not self._stopping:
+            self._hearing = False
             try:
                 self._listen()
-                pause = _PAUSE_FIRST
             except (redis.RedisError, OSError) as error:
-                _log.warning(
-                    "Cancels cannot be heard until Redis is back: %s",
-                    error,
-                    extra={"action": "cancels_deaf"},
-                )
+                if self._hearing or pause == _PAUSE_FIRST:
+                    pause = _PAUSE_FIRST
+                    _log.warning(
+                        "Cancels cannot be heard until Redis is back: %s",
+                        error,
+                        extra={"action": "cancels_deaf"},
+                    )
                 time.sleep(pause)
                 pause = min(pause * 2, _PAUSE_MOST)
 
@@ -75,6 +78,7 @@ class CancelListener:
                 if message is None:
                     continue
                 if message["type"] == "subscribe":
+                    self._hearing = True
                     self._on_gap()
                 elif message["type"] == "message":
                     self._heard(message["data"])

@@ -77,7 +77,7 @@ class Isolated:
 def start(claim: Claim) -> Isolated:
     """Start a child for a claim."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "async_nodes.execution.isolated"],
+        [sys.executable, "-P", "-m", "async_nodes.execution.isolated"],
         stdin=subprocess.PIPE,
         start_new_session=True,
     )

@@ -8,12 +8,13 @@ import warnings
 from typing import TYPE_CHECKING
 
 from celery.app import defaults
-from celery.exceptions import SecurityWarning
+from celery.exceptions import CPendingDeprecationWarning, SecurityWarning
 
 from async_nodes.core.priority import CLASSES
 from async_nodes.dispatch.celery_factory import make_app
 from async_nodes.execution.tasks import Installation
 from async_nodes.execution.title import set_title
+from async_nodes.nodes.registry import registry
 from async_nodes.settings import CELERY, refuse_unknown_celery_names
 from async_nodes.storage import celery_backend
 from async_nodes.storage.keys import Keys
@@ -44,6 +45,7 @@ def make_worker_app(settings: Settings) -> Celery:
     """
     names = [CELERY + name.upper() for name in settings.celery]
     refuse_unknown_celery_names([*names, *os.environ], defaults.SETTING_KEYS)
+    registry(settings.imports)  # a module that cannot be imported is told of before Celery starts
     app = make_app(settings)
     celery_backend.install(app, settings)
     Installation(app, settings)
@@ -67,6 +69,8 @@ def main(
     """
     # Celery warns of root because pickle would be dangerous there; we take JSON and nothing else.
     warnings.filterwarnings("ignore", category=SecurityWarning)
+    # Of a default that we have set: leases decide about tasks, not the broker's connection.
+    warnings.filterwarnings("ignore", category=CPendingDeprecationWarning)
     set_title(f"async-nodes worker {kind}")
     app = make_worker_app(settings)
     keys = Keys(settings.key_prefix)

@@ -5,11 +5,14 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, start_http_server
+
+_log = logging.getLogger(__name__)
 
 _BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600)
 
@@ -60,6 +63,15 @@ def count_stall(node: str) -> None:
 
 
 def expose(port: int | None, *, host: str = "127.0.0.1") -> None:
-    """Serve this process's metrics on a port, where one is set."""
-    if port is not None:
+    """Serve this process's metrics on a port, where one is set and free."""
+    if port is None:
+        return
+    try:
         start_http_server(port, addr=host, registry=REGISTRY)
+    except OSError as error:
+        _log.warning(
+            "No metrics from this process: port %d cannot be taken: %s",
+            port,
+            error,
+            extra={"action": "metrics_port_busy"},
+        )
