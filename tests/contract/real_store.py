@@ -45,10 +45,12 @@ class RealStore:
         return getattr(self.store, name)
 
     def fence(self) -> str:
+        """Return a fence that no other claim has."""
         self.fences += 1
         return f"{self.fences:016d}"
 
     def now_ms(self) -> int:
+        """Return the server's time."""
         seconds, micros = self.link.call("TIME")
         return int(seconds) * 1000 + int(micros) // 1000
 
@@ -58,6 +60,7 @@ class RealStore:
         return [(one["headers"]["id"], one["headers"]["an_dispatch"]) for one in found]
 
     def lists(self) -> dict[str, list[tuple[str, int]]]:
+        """Return the messages of every list that has some."""
         return {name: found for name in LISTS if (found := self.list_of(name))}
 
     def pop(self, name: str = "io.default") -> tuple[str, int]:
@@ -66,6 +69,7 @@ class RealStore:
         return headers["id"], headers["an_dispatch"]
 
     def dispatch_of(self, task_id: str) -> int:
+        """Return the number of the dispatch that counts."""
         return int(self.store.read(task_id).dispatch)
 
     def start(self, task_id: str, worker: str = WORKER) -> Any:
@@ -74,6 +78,7 @@ class RealStore:
         return self.store.claim(task_id, self.dispatch_of(task_id), worker=worker, fence=fence)
 
     def json_of(self, task_id: str) -> dict[str, Any]:
+        """Return the public document."""
         found: dict[str, Any] = json.loads(self.store.read(task_id).json)
         return found
 
