@@ -19,6 +19,7 @@ from async_nodes.storage.keys import Keys
 from async_nodes.storage.layout import FIELDS
 from async_nodes.storage.redis_connection import BlockingConnection
 from async_nodes.storage.redis_store import RedisStore, scripts_for
+from async_nodes.storage.script_library import render
 
 if TYPE_CHECKING:
     from tests.servers import RedisServer
@@ -92,11 +93,18 @@ class RealStore:
 
 
 def open_store(
-    server: RedisServer, *, gate_limit: int = 0, lease_seconds: float = 15.0, **options: Any
+    server: RedisServer,
+    *,
+    gate_limit: int = 0,
+    stream_cap: int = 0,
+    lease_seconds: float = 15.0,
+    **options: Any,
 ) -> RealStore:
     """Return the store of an empty server."""
     link = BlockingConnection(server.url, timeout=5.0)
     scripts = scripts_for(link, KEYS, messages(), gate_limit=gate_limit)
+    if stream_cap:
+        scripts = render(KEYS, messages(), stream_cap=stream_cap)
     committer = DirectCommit(link, scripts, KEYS.base)
     store = RedisStore(
         link=link, committer=committer, keys=KEYS, scripts=scripts,
