@@ -8,6 +8,7 @@ leases, fences, timers, payloads. Nothing is optimised; it is written to be beli
 from __future__ import annotations
 
 import json
+import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -29,10 +30,12 @@ from async_nodes.core.ports import (
     StreamEntry,
     Submission,
     Swept,
+    Taken,
     TimersFired,
 )
 from async_nodes.core.states import EventType, NodeState, Reason
 
+SHARES = (6, 3, 1)
 DEADLINE_GRACE_MS = CANCEL_GRACE_MS = 5_000
 _E = EventType
 _ENDINGS = frozenset({_E.COMPLETE, _E.ERROR, _E.RETRY, _E.TIMEOUT, _E.CANCEL, _E.RELEASE})
@@ -200,6 +203,38 @@ class Oracle:
             task.first_started = task.first_started or task.snap.started_at
             self.held[worker].add(task_id)
         return self._claim_of(task, fence)
+
+    def take(
+        self, lists: Sequence[str], most: int, *, worker: str, fences: dict[str, str]
+    ) -> Taken:
+        """Pop messages and claim their tasks: each list its share first, then whatever is left.
+
+        Args:
+            lists: names, most urgent first.
+            most: how many tasks at most.
+            worker: the worker.
+            fences: the fence for each task that will be claimed.
+
+        """
+        if not self.leases.get(worker):
+            return Taken(leased=False)
+        claims: list[Claim] = []
+        expired: list[str] = []
+        for shares in (SHARES, None):
+            for place, name in enumerate(lists):
+                wanted = most - len(claims) - len(expired)
+                if shares and len(lists) > 1:
+                    wanted = min(wanted, math.ceil(most * shares[place] / 10))
+                while wanted > 0 and self.lists[name]:
+                    task_id, dispatch, _ = self.lists[name].pop()
+                    fence = fences.get(task_id, "")
+                    said = self.claim(task_id, dispatch, worker=worker, fence=fence)
+                    if isinstance(said, Claim):
+                        claims.append(said)
+                    elif said.why == "expired":
+                        expired.append(task_id)
+                    wanted -= isinstance(said, Claim) or said.why == "expired"
+        return Taken(tuple(claims), tuple(expired))
 
     def progress(self, task_id: str, fence: str, json: bytes) -> Applied:
         """Show progress."""

@@ -323,6 +323,57 @@ def test_a_submit_that_was_never_sent_says_so(opened: Callable[..., RealStore]) 
     assert time.monotonic() - started < 1
 
 
+def test_a_take_cut_off_is_sent_again_and_finds_its_claims(store: RealStore) -> None:
+    """Nothing it popped is lost and nothing is claimed twice."""
+    tasks = [submit(store) for _ in range(3)]
+    flaky(store, "cut")
+    store.store._link = store.store._committer._link
+    taken = store.take(["io.high", "io.default", "io.low"], 2, worker=WORKER)
+
+    assert sorted(claim.task_id for claim in taken.claims) == tasks[:2]
+    assert store.running(WORKER) == tasks[:2]
+    assert len({claim.fence for claim in taken.claims}) == 2
+    assert store.list_of("io.default") == [(tasks[2], 1)]
+
+
+def test_a_take_without_a_lease_leaves_the_messages(store: RealStore) -> None:
+    """Also one that a blocking pop has brought goes back to where it came from."""
+    task_id = submit(store)
+    first = store.link.call("RPOP", KEYS.queue("io.default"))
+
+    taken = store.take(["io.default"], 5, worker=OTHER, first=first)
+    assert (taken.leased, taken.claims) == (False, ())
+    assert store.list_of("io.default") == [(task_id, 1)]
+
+    first = store.link.call("RPOP", KEYS.queue("io.default"))
+    taken = store.take(["io.default"], 5, worker=WORKER, first=first)
+    assert [claim.task_id for claim in taken.claims] == [task_id]
+
+
+def test_a_take_gives_every_list_its_share(store: RealStore) -> None:
+    """6 : 3 : 1 while all have some, whatever is there when not."""
+    names = ["io.high", "io.default", "io.low"]
+    lists = {submit(store, list_name=name): name for name in names for _ in range(10)}
+    shares = []
+    for _ in range(3):
+        taken = store.take(names, 10, worker=WORKER).claims
+        shares.append([sum(lists[one.task_id] == name for one in taken) for name in names])
+
+    assert shares == [[6, 3, 1], [4, 5, 1], [0, 2, 8]]
+
+
+def test_what_is_not_ours_is_dropped_by_a_take(store: RealStore) -> None:
+    """Stale messages, and texts that are none, cost nobody a task."""
+    task_id, stale = submit(store), submit(store)
+    store.cancel(stale, tenant="default")
+    for rubbish in (b"", b"{}", b'{"id": "t_X", "an_dispatch": 1}', b"\xff"):
+        store.link.call("RPUSH", KEYS.queue("io.default"), rubbish)
+
+    taken = store.take(["io.default"], 5, worker=WORKER)
+    assert [claim.task_id for claim in taken.claims] == [task_id]
+    assert store.lists() == {}
+
+
 class Reporting:
     """A link to a server that reports these lines of INFO."""
 
