@@ -14,6 +14,7 @@ from importlib.metadata import entry_points
 from typing import Any
 
 from async_nodes.core.errors import AsyncNodesError
+from async_nodes.nodes.local_modules import find_local_modules
 from async_nodes.nodes.spec import NodeSpec
 
 ENTRY_POINTS = "async_nodes.nodes"
@@ -124,6 +125,7 @@ def _once(key: str, load: Callable[[str], None]) -> None:
 
 
 def _import(module: str) -> None:
+    find_local_modules()  # the setting may name a module beside the person
     try:
         importlib.import_module(module)
     except AsyncNodesError:
