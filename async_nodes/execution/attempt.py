@@ -22,6 +22,7 @@ from async_nodes.core.retry import RetryPolicy
 from async_nodes.core.states import EventType
 from async_nodes.egress.client import Client
 from async_nodes.execution import endings
+from async_nodes.execution.forks import one_process
 from async_nodes.execution.job import Job, job_of
 from async_nodes.execution.report import Later, Report
 from async_nodes.execution.signals import FenceLost, Released
@@ -129,9 +130,10 @@ def _perform(
 
     def body() -> Any:
         inputs = job.spec.validate(job.inputs)
-        if job.spec.style.startswith("async"):
-            return executor.host.run_async(job.spec, ctx, inputs)
-        return invoke(job.spec, ctx, inputs)
+        with one_process():
+            if job.spec.style.startswith("async"):
+                return executor.host.run_async(job.spec, ctx, inputs)
+            return invoke(job.spec, ctx, inputs)
 
     try:
         with executor.host.limit(seconds), scope(job.scope):

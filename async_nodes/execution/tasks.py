@@ -188,8 +188,11 @@ class Installation:
         return pool
 
     def _start_io(self) -> IoPool:
+        from async_nodes.execution.forks import leave_greenlets_behind
         from async_nodes.execution.green_host import GreenHost
         from async_nodes.execution.io_pool import IoPool
+
+        leave_greenlets_behind()
 
         settings = self._settings
         store = open_shared(

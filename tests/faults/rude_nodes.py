@@ -72,3 +72,41 @@ def suspect(path: str, deaths: int, failures: int) -> int:
         raise RetryableError("not yet")
     time.sleep(0.5)
     return number
+
+
+@node("rude.fork")
+def fork(seconds: float = 0.5) -> str:
+    """Fork; both processes return, the child after some seconds."""
+    import os
+    import time
+
+    if os.fork() == 0:
+        time.sleep(seconds)
+        return "child"
+    time.sleep(2 * seconds)
+    return "parent"
+
+
+@node("rude.fork_cpu", kind="cpu")
+def fork_cpu(seconds: float = 0.1) -> str:
+    """Do the same in the CPU pool."""
+    return fork(seconds=seconds)
+
+
+@node("rude.process")
+def process(path: str, seconds: float = 1.0) -> int | None:
+    """Let a forked process of `multiprocessing` wait and write."""
+    import multiprocessing
+
+    child = multiprocessing.get_context("fork").Process(target=_write_late, args=(path, seconds))
+    child.start()
+    child.join()
+    return child.exitcode
+
+
+def _write_late(path: str, seconds: float) -> None:
+    import time
+    from pathlib import Path
+
+    time.sleep(seconds)
+    Path(path).write_text("written")
