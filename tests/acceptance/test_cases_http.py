@@ -77,7 +77,7 @@ def test_an_issued_id_without_a_record_is_gone(stack: Stack) -> None:
 @pytest.mark.parametrize("suffix", ["", "/events"])
 def test_a_malformed_id_is_refused(stack: Stack, target: str, suffix: str) -> None:
     """What cannot be an id is a problem, one log line, nothing reflected (malformed-id)."""
-    lines = len(stack["web0"].text().splitlines())
+    lines = len(stack["web"].text().splitlines())
     with socket.create_connection(("127.0.0.1", stack.client.port), 5) as connection:
         request = f"GET {target}{suffix} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n"
         connection.sendall(request.encode())
@@ -92,7 +92,7 @@ def test_a_malformed_id_is_refused(stack: Stack, target: str, suffix: str) -> No
     if b"problem+json" in head:
         assert json.loads(body)["status"] == int(head.split()[1])
     time.sleep(0.05)
-    new = stack["web0"].text().splitlines()[lines:]
+    new = stack["web"].text().splitlines()[lines:]
     assert len(new) <= 1
     assert all(line.isprintable() and len(line) < 2_000 for line in new)
     assert stack.client.request("GET", "/healthz").status == 200
@@ -170,7 +170,7 @@ def test_priorities_out_of_range(stack: Stack, priority: Any) -> None:
 
 
 def test_requests_on_one_connection_do_not_stall(stack: Stack) -> None:
-    """Neither polls nor submits on a kept connection wait for acknowledgements (keepalive-stall)."""
+    """Polls and submits on a kept connection wait for no acknowledgement (keepalive-stall)."""
     task_id = stack.submit("echo", {})
     stack.wait(task_id)
     polls, submits = [], []

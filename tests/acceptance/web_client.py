@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 from tests.event_stream import Parser, ServerEvent
 
@@ -212,7 +212,7 @@ class EventFeed:
         self.headers = {name.lower(): value for name, value in self._answer.getheaders()}
         self.parser = Parser()
 
-    def __enter__(self) -> EventFeed:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
