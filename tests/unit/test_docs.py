@@ -1,0 +1,128 @@
+"""The pages in docs/ against what they describe: catalogue, settings, routes, links."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+import settings
+from async_nodes.access import openapi
+from async_nodes.nodes.registry import BUILT_IN, registry
+from async_nodes.settings import OUR_TYPES
+from docs.generate_errors import PAGE, document
+
+ROOT = Path(settings.__file__).parent
+PAGES = sorted((*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")))
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+
+
+def page(name: str) -> str:
+    return (ROOT / name).read_text(encoding="utf-8")
+
+
+def anchors(text: str) -> set[str]:
+    """Return the anchors that GitHub gives to a page's headings."""
+    headings = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def test_the_page_of_errors_is_that_of_the_catalogue() -> None:
+    """docs/errors.md is what docs/generate_errors.py makes; run that after a change."""
+    assert PAGE.read_text(encoding="utf-8") == document()
+
+
+@pytest.mark.parametrize("name", ["ASYNC_NODES", "CELERY"])
+def test_every_setting_is_described(name: str) -> None:
+    """Each name of settings.py has a place in a table of docs/configuration.md."""
+    described = set(re.findall(r"`([A-Z_]+)`", page("docs/configuration.md")))
+    declared = {word for word in vars(settings) if word.startswith(name + "_")}
+
+    assert declared
+    assert declared - described == set()
+
+
+def test_defaults_are_described_as_they_are() -> None:
+    """The table of our own settings shows the defaults of settings.py; none stands for none."""
+    rows = dict(
+        re.findall(
+            r"^\| `(ASYNC_NODES_\w+)` \| (.*?) \|", page("docs/configuration.md"), re.MULTILINE
+        )
+    )
+    declared = {name: settings.DECLARED[name] for name in rows}
+    del declared["ASYNC_NODES_DATA_DIR"]  # depends on where it is installed
+    shown = {
+        name: f"`{value:g}`" if isinstance(value, float) else f"`{value}`"
+        for name, value in declared.items()
+    }
+
+    assert {name: rows[name] for name in declared} == {
+        name: "none" if declared[name] in (None, ()) else text for name, text in shown.items()
+    }
+
+
+def test_no_setting_is_described_that_is_none() -> None:
+    """A name of ours in any page is one that the settings know, or stands for a mistake there."""
+    wrong = {"ASYNC_NODES_PROT"}
+    found = {
+        name for path in PAGES for name in re.findall(r"\bASYNC_NODES_[A-Z_]+\b", path.read_text())
+    }
+
+    assert found - set(OUR_TYPES) <= wrong
+
+
+def test_every_route_is_described() -> None:
+    """Each path of the OpenAPI document is in the table of docs/api.md."""
+    described = {
+        re.sub(r"<\w+>", "*", path)
+        for path in re.findall(r"`(?:GET|POST) ([^`]+)`", page("docs/api.md"))
+    }
+    served = {re.sub(r"\{\w+\}", "*", path) for path in openapi.document([])["paths"]}
+
+    assert served - described == set()
+
+
+def test_every_field_of_a_task_is_described() -> None:
+    """Each member of a request and of a record is in docs/api.md."""
+    schemas = openapi.document([])["components"]["schemas"]
+    described = set(re.findall(r"`(\w+)`", page("docs/api.md")))
+
+    for name in ("SubmitRequest", "Task"):
+        assert set(schemas[name]["properties"]) - described == set(), name
+
+
+def test_every_built_in_node_is_described() -> None:
+    """Each node that is there without any setting is in the table of docs/nodes.md."""
+    names = [name for name in registry(()) if registry(())[name].function.__module__ in BUILT_IN]
+
+    assert names
+    assert [name for name in names if f"`{name}`" not in page("docs/nodes.md")] == []
+
+
+@pytest.mark.parametrize(
+    ("name", "heading"), [("README.md", "## Figures"), ("README.zh-CN.md", "## 性能数字")]
+)
+def test_figures_are_those_of_the_benchmarks(name: str, heading: str) -> None:
+    """A figure in a README is in docs/benchmarks.md too, where it was measured."""
+    section = page(name).partition(heading)[2].partition("\n## ")[0]
+    quoted = set(re.findall(r"\d+\.\d+", section))
+    measured = set(re.findall(r"\d+\.\d+", page("docs/benchmarks.md")))
+
+    assert quoted
+    assert quoted - measured == set()
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
+def test_no_link_leads_nowhere(path: Path) -> None:
+    """A link to a file of the project finds it, and a heading in it where it names one."""
+    broken = []
+    for link in LINK.findall(path.read_text(encoding="utf-8")):
+        target, _, anchor = link.partition("#")
+        if "://" in link:
+            continue
+        file = path.parent / target if target else path
+        if not file.exists() or (anchor and anchor not in anchors(file.read_text("utf-8"))):
+            broken.append(link)
+
+    assert broken == []
