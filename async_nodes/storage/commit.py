@@ -94,17 +94,26 @@ def verdict_of(reply: Any) -> list[Any]:
     return list(reply)
 
 
-def passes(reply: Any) -> bool:
+def passes(reply: Any, script: str) -> bool:
     """Tell whether a verdict says that the same row may be taken a moment later."""
     if not isinstance(reply, Exception) and not (reply and reply[0] == b"error"):
         return False
     try:
         verdict_of(reply)
     except StoreUnavailable as error:
-        return not isinstance(error, StoreFull)
+        return not _is_final(error, script)
     except AsyncNodesError:
         return False
     return False
+
+
+def _is_final(error: StoreUnavailable, script: str) -> bool:
+    """Tell whether waiting is of no use to a row's sender.
+
+    A full server is told to a client at once; a worker waits until there is room, because what it
+    has to say would be lost.
+    """
+    return isinstance(error, StoreFull) and script == "submit"
 
 
 _PASSING = ("READONLY", "LOADING", "BUSY", "MISCONF", "NOREPLICAS", "MASTERDOWN", "TRYAGAIN")
@@ -172,7 +181,7 @@ def given_up(row: Pending, error: StoreUnavailable, now: float) -> StoreUnavaila
     A row that may have reached the server stays unknown, whatever later tries came to.
     """
     row.maybe_sent = row.maybe_sent or isinstance(error, OutcomeUnknown)
-    if now < row.until and not isinstance(error, StoreFull):
+    if now < row.until and not _is_final(error, row.script):
         return None
     if row.maybe_sent and not isinstance(error, OutcomeUnknown):
         return OutcomeUnknown(error.detail)

@@ -129,7 +129,7 @@ class GroupCommit:
             put_off = []
             for index, pending in enumerate(batch):
                 verdict = reply if isinstance(reply, Exception) else reply[index]
-                if passes(verdict) and time.monotonic() < pending.until:
+                if passes(verdict, pending.script) and time.monotonic() < pending.until:
                     put_off.append(pending)
                 else:
                     self._answer(pending, verdict)
