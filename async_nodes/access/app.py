@@ -18,6 +18,7 @@ from werkzeug.exceptions import HTTPException, MethodNotAllowed
 from async_nodes.access import negotiate, ops, problems, routes
 from async_nodes.access.guard import OPEN_PATHS, Guard
 from async_nodes.access.hub import Hub
+from async_nodes.access.lane_handover import left_in
 from async_nodes.access.services import Provider, Services
 from async_nodes.core.errors import AsyncNodesError
 from async_nodes.nodes.registry import Registry, registry
@@ -85,10 +86,14 @@ def build_app(settings: Settings, provider: Provider, *, nodes: Registry) -> Fla
 
 def _begin(guard: Guard) -> None:
     """Give the request its names, and see who sends it."""
-    g.started = perf_counter()
     headers = request.headers
-    g.request_id = negotiate.request_id(headers.get("X-Request-ID"))
-    g.traceparent = negotiate.traceparent(headers.get("traceparent"))
+    begun = left_in(request.environ)
+    if begun is None:
+        g.started = perf_counter()
+        g.request_id = negotiate.request_id(headers.get("X-Request-ID"))
+        g.traceparent = negotiate.traceparent(headers.get("traceparent"))
+    else:  # by the fast lane, which has told the store of these names
+        g.started, g.request_id, g.traceparent = begun.started, begun.request_id, begun.traceparent
     if request.path in OPEN_PATHS:
         return
     guard.check_origin(
@@ -112,7 +117,15 @@ def _end(response: Response) -> Response:
     slow = seconds - g.get("waited", 0.0) > SLOW_SECONDS
     probed = request.path in OPEN_PATHS  # every second or so, and it tells its asker
     if (response.status_code >= 400 or slow) and not probed:  # noqa: PLR2004 - the first error
-        _log(response.status_code, seconds, slow=slow)
+        note(
+            _method(),
+            request.path,
+            response.status_code,
+            seconds,
+            slow=slow,
+            names=(g.request_id, g.traceparent),
+            code=g.get("problem", ""),
+        )
     return response
 
 
@@ -124,22 +137,41 @@ def _method() -> str:
     return request.method if request.method in _METHODS else "other"
 
 
-def _log(status: int, seconds: float, *, slow: bool) -> None:
-    """Log one line; nothing in it comes from the client without being encoded."""
-    code = g.get("problem", "")
+def note(
+    method: str,
+    path: str,
+    status: int,
+    seconds: float,
+    *,
+    slow: bool,
+    names: tuple[str, str],
+    code: str = "",
+) -> None:
+    """Log one line about an answer; nothing in it comes from the client without being encoded.
+
+    Args:
+        method: of the request.
+        path: of the request.
+        status: of the answer.
+        seconds: it took.
+        slow: whether that is why it is logged.
+        names: the request's id and its traceparent.
+        code: of the problem, if it is one.
+
+    """
     level = logging.WARNING if status >= 500 or slow else logging.INFO  # noqa: PLR2004
     log.log(
         level,
         "%s %s answered %d%s in %.0f ms",
-        _method(),
-        quote(request.path)[:MAX_LOGGED_PATH],
+        method,
+        quote(path)[:MAX_LOGGED_PATH],
         status,
         f" {code}" if code else "",
         seconds * 1000,
         extra={
             "action": "http_slow" if slow else "http_problem",
-            "request_id": g.request_id,
-            "trace_id": g.traceparent[3:35],
+            "request_id": names[0],
+            "trace_id": names[1][3:35],
         },
     )
 

@@ -2,19 +2,23 @@
 
 What is changed: no waiting for more data before a packet leaves (44 ms per request otherwise),
 head and body in one packet, bounds on heads, bodies and idle time, problems instead of bare status
-lines, and an end that closes idle connections. Knows HTTP, nothing of tasks.
+lines, and an end that closes idle connections. A lane may answer ordinary requests from their
+bytes, before they are parsed. Knows HTTP, nothing of tasks.
 """
 
 from __future__ import annotations
 
 import logging
 import socket
-from time import monotonic
-from typing import Any, Final
+from collections.abc import Callable
+from time import monotonic, time
+from typing import Any, Final, NamedTuple, TypeVar
 
-from gevent.pywsgi import Input, WSGIHandler, WSGIServer
+from gevent.pywsgi import Input, WSGIHandler, WSGIServer, format_date_time
 
 from async_nodes.access import problems
+from async_nodes.access.lane_handover import Handover
+from async_nodes.access.lane_reader import Reader
 from async_nodes.core.errors import AsyncNodesError
 from async_nodes.telemetry.logs import one_line
 
@@ -34,6 +38,25 @@ _JOINED: Final = 64 << 10
 MAX_LOGGED: Final = 200
 
 log = logging.getLogger(__name__)
+
+Received = TypeVar("Received")
+
+
+class Answer(NamedTuple):
+    """An answer that is ready to be sent.
+
+    Attributes:
+        head: status line and header lines, each with its end; without ``Date`` and the empty line.
+        body: as its head describes it.
+
+    """
+
+    head: str
+    body: bytes
+
+
+Lane = Callable[[Reader], Answer | Handover | None]
+"""Answers the request that waits in a reader, or leaves it there; see `fast_lane`."""
 
 
 class HeadTooLargeError(ValueError):
@@ -92,30 +115,47 @@ class Handler(WSGIHandler):
 
     server: Server
     socket: Any
+    rfile: Any
     wsgi_input: Any
+    _handover: Handover | None = None
 
     def __init__(self, sock: Any, address: Any, server: Server) -> None:
         if sock.family in (socket.AF_INET, socket.AF_INET6):
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         super().__init__(sock, address, server)
+        if server.lane is not None:
+            self.rfile = Reader(sock)
 
     def MessageClass(self, *args: Any) -> Any:  # noqa: N802 - pywsgi's name
         """Read the headers within the bound."""
         return super().MessageClass(Head(self.rfile), *args[1:])
 
     def read_requestline(self) -> str:
-        """Wait for the next request; this is where a connection is idle."""
+        """Wait for the next request."""
+        line: str = self._idle_until(super().read_requestline)
+        return line
+
+    def _idle_until(self, arrival: Callable[[], Received]) -> Received:
+        """Return what arrives; this is where a connection is idle."""
         self.server.idle.add(self)
         try:
             self.socket.settimeout(IDLE_SECONDS)
-            line: str = super().read_requestline()
+            received = arrival()
         finally:
             self.server.idle.discard(self)
         self.socket.settimeout(STALL_SECONDS)
-        return line
+        return received
 
     def handle_one_request(self) -> Any:
         """Serve one request; what never reaches the app is refused with a problem, too."""
+        lane = self.server.lane
+        if lane is not None:
+            if self.rfile.empty:
+                self._idle_until(self.rfile.peek)
+            answer = None if self.server.stopping else lane(self.rfile)
+            if isinstance(answer, Answer):
+                return self._send(answer)
+            self._handover = answer
         result = super().handle_one_request()
         if isinstance(result, tuple):
             self._refuse(result[0])
@@ -151,6 +191,9 @@ class Handler(WSGIHandler):
     def get_environ(self) -> dict[str, Any]:
         """Return the environment, with a body that is drained within bounds."""
         environ: dict[str, Any] = super().get_environ()
+        if self._handover is not None:
+            self._handover.put(environ)
+            self._handover = None
         plain = self.wsgi_input
         body = Body(plain.rfile, plain.content_length, plain.socket, plain.chunked_input)
         if environ["wsgi.input"] is plain:
@@ -163,6 +206,22 @@ class Handler(WSGIHandler):
         super().handle_one_response()
         if getattr(self.wsgi_input, "spoilt", True):
             self.close_connection = True
+
+    def _send(self, answer: Answer) -> bool | None:
+        """Send an answer of the lane as one packet; return None when the connection ends there."""
+        stopping = self.server.stopping
+        last = b"Connection: close\r\n" if stopping else b""
+        head = b"".join((answer.head.encode("ascii"), last, date_line(), b"\r\n"))
+        try:
+            if len(answer.body) > _JOINED:
+                self.socket.sendall(head)
+                self.socket.sendall(answer.body)
+            else:
+                self.socket.sendall(head + answer.body)
+        except OSError as error:
+            log.debug("A client left: %s", error, extra={"action": "client_left"})
+            return None
+        return None if stopping else True
 
     def _write_with_headers(self, data: bytes) -> None:
         """Send the head and a short body as one packet."""
@@ -198,12 +257,23 @@ class Handler(WSGIHandler):
 
 
 class Server(WSGIServer):
-    """Listen, and know which connections are idle."""
+    """Listen, and know which connections are idle.
+
+    Args:
+        address: host and port.
+        app: serves the requests.
+        lane: may answer a request before the app sees it.
+        options: gevent's.
+
+    """
 
     handler_class = Handler
 
-    def __init__(self, address: tuple[str, int], app: Any, **options: Any) -> None:
+    def __init__(
+        self, address: tuple[str, int], app: Any, *, lane: Lane | None = None, **options: Any
+    ) -> None:
         super().__init__(address, app, log=None, error_log=log, **options)
+        self.lane = lane
         self.idle: set[Handler] = set()
         self.stopping = False
 
@@ -230,6 +300,18 @@ class Server(WSGIServer):
                 handler.socket.shutdown(socket.SHUT_RD)
             except OSError:
                 log.debug("An idle connection was closed already")
+
+
+_dated: tuple[int, bytes] = (0, b"")
+
+
+def date_line() -> bytes:
+    """Return the header line that says what time it is, made once per second."""
+    global _dated  # noqa: PLW0603 - one clock for all connections
+    second = int(time())
+    if second != _dated[0]:
+        _dated = (second, b"Date: " + format_date_time(second) + b"\r\n")
+    return _dated[1]
 
 
 def _refusal(why: str) -> bytes:

@@ -14,6 +14,7 @@ from flask import Blueprint, Response, g, request
 
 from async_nodes.access import longpoll, negotiate, sse
 from async_nodes.access.guard import check_content_type
+from async_nodes.access.lane_handover import raise_met
 from async_nodes.access.services import Provider, Services
 from async_nodes.core import strict_json
 from async_nodes.core.contracts import iso
@@ -44,11 +45,13 @@ def blueprint(provider: Provider) -> Blueprint:
     @made.post("/v1/tasks")
     def submit_task() -> Response:
         with _counted(metrics.submits) as counted:
+            raise_met(request.environ)
             return submit(provider(), counted)
 
     @made.get("/v1/tasks/<task_id>")
     def read_task(task_id: str) -> Response:
         with _counted(metrics.polls) as counted:
+            raise_met(request.environ)
             return read(_located(provider, task_id), task_id, counted)
 
     @made.get("/v1/tasks/<task_id>/events")

@@ -21,6 +21,7 @@ from redis.exceptions import ResponseError
 from setproctitle import setproctitle
 
 from async_nodes.access.app import build_app
+from async_nodes.access.fast_lane import FastLane
 from async_nodes.access.guard import refuse_open_door
 from async_nodes.access.http import Server
 from async_nodes.access.hub import Hub
@@ -45,12 +46,18 @@ _NOT_YET: Final = "the task store has not answered since this process began"
 log = logging.getLogger(__name__)
 
 
-def serve(settings: Settings, *, on_ready: Callable[[str, int], None] | None = None) -> int:
+def serve(
+    settings: Settings,
+    *,
+    on_ready: Callable[[str, int], None] | None = None,
+    fast_lane: bool = True,
+) -> int:
     """Run the web process until SIGTERM or SIGINT; a second signal ends it at once.
 
     Args:
         settings: where to listen, where the store is, how long to finish.
         on_ready: called with host and port once connections are accepted.
+        fast_lane: whether ordinary requests are answered before they reach the app.
 
     Returns:
         The exit status, 0.
@@ -68,7 +75,7 @@ def serve(settings: Settings, *, on_ready: Callable[[str, int], None] | None = N
     disable_created_metrics()  # type: ignore[no-untyped-call] # the library's own omission
     nodes = registry(settings.imports)
     opening = Opening(settings, nodes)
-    server = listen(settings, opening, nodes)
+    server = listen(settings, opening, nodes, fast_lane=fast_lane)
     stopping = _on_signals()
     opening.start()
     host, port = server.server_host, server.server_port
@@ -83,7 +90,9 @@ def serve(settings: Settings, *, on_ready: Callable[[str, int], None] | None = N
     return 0
 
 
-def listen(settings: Settings, opening: Opening, nodes: Registry) -> Server:
+def listen(
+    settings: Settings, opening: Opening, nodes: Registry, *, fast_lane: bool = True
+) -> Server:
     """Return the server, accepting connections.
 
     Raises:
@@ -92,7 +101,10 @@ def listen(settings: Settings, opening: Opening, nodes: Registry) -> Server:
     """
     app = build_app(settings, opening, nodes=nodes)
     host = settings.host.strip("[]")
-    server = Server((host, settings.port), app, spawn=Pool(MAX_CONNECTIONS), backlog=BACKLOG)
+    lane = FastLane(settings, opening) if fast_lane else None
+    server = Server(
+        (host, settings.port), app, lane=lane, spawn=Pool(MAX_CONNECTIONS), backlog=BACKLOG
+    )
     try:
         server.start()
     except OSError as error:

@@ -155,6 +155,31 @@ def parse(raw: bytes) -> Document:
     return Document(raw, _STRUCT.unpack_from(raw))
 
 
+class Glance(NamedTuple):
+    """What answering a read takes: version, tenant, and the document ready to be served."""
+
+    version: int
+    tenant: str
+    json: bytes
+
+
+def glance(raw: bytes) -> Glance:
+    """Return the little of a stored string that a read shows; raises what `parse` raises."""
+    if len(raw) < CONTROL_SIZE or not SCHEMA - 1 <= raw[0] <= SCHEMA:
+        parse(raw)
+    (version,) = _NUMBER.unpack_from(raw, _AT["version"])
+    (json_at,) = _NUMBER.unpack_from(raw, _AT["json_at"])
+    tenant = raw[_AT["tenant"] : _AT["tenant"] + 32]
+    return Glance(version, text(tenant), raw[json_at:])
+
+
+_NUMBER = struct.Struct("<I")
+_AT = {
+    field.name: struct.calcsize("<" + "".join(before.python for before in FIELDS[:index]))
+    for index, field in enumerate(FIELDS)
+}
+
+
 def text(column: bytes) -> str:
     """Return a text column without its padding."""
     return column.rstrip(b" \0").decode()

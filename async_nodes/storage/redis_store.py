@@ -136,6 +136,11 @@ class RedisStore:
         raw = self._link.call("GET", self.keys.task(task_id))
         return layout.parse(raw) if raw else None
 
+    def glance(self, task_id: str) -> layout.Glance | None:
+        """Return what a read of a task shows, or None."""
+        raw = self._link.call("GET", self.keys.task(task_id))
+        return layout.glance(raw) if raw else None
+
     def claim(self, task_id: str, dispatch: int, *, worker: str, fence: str) -> Claim | Refused:
         """Turn a message into the right to run its task once.
 

@@ -14,7 +14,12 @@ from async_nodes.cli.language import tr
 @click.option(
     "--port", type=click.IntRange(0, 65_535), help=tr("Port; 0 for any.", "端口;0 表示任意。")
 )
-def command(host: str | None, port: int | None) -> int:
+@click.option(
+    "--fast-lane/--no-fast-lane",
+    default=True,
+    help=tr("Answer ordinary requests before Flask sees them.", "常见请求在到达 Flask 之前应答。"),
+)
+def command(host: str | None, port: int | None, *, fast_lane: bool) -> int:
     """Serve HTTP until SIGTERM; gevent was patched by `main`."""
     from async_nodes.access.server import serve
     from async_nodes.cli.located import load
@@ -25,4 +30,4 @@ def command(host: str | None, port: int | None) -> int:
         host=settings.host if host is None else host,
         port=settings.port if port is None else port,
     )
-    return serve(settings)
+    return serve(settings, fast_lane=fast_lane)
