@@ -30,13 +30,8 @@ from tests.acceptance.stack import answers, free_port
 pytestmark = [pytest.mark.needs("redis", "curl", "bash"), pytest.mark.timeout(180)]
 
 ROOT = Path(__file__).parents[2]
-PAGES = (
-    "README.md",
-    "README.zh-CN.md",
-    "docs/api.md",
-    "docs/nodes.md",
-    "docs/configuration.md",
-)
+PAGES = ("README.md", "docs/api.md", "docs/nodes.md", "docs/configuration.md")
+TRANSLATION = "README.zh-CN.md"
 ARROW = "# → "
 FENCE = re.compile(r"^```([^\n`]*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 COMMAND_SECONDS = 60
@@ -240,6 +235,9 @@ def test_the_commands_of_a_page_work_as_pasted(desk: Desk, page: str) -> None:
 
 def test_both_readmes_hold_the_same_commands() -> None:
     """The Chinese page has every marked piece of the English one, in its order."""
-    english, chinese = ([piece for piece in fences(page) if piece.words] for page in PAGES[:2])
+    english, chinese = (
+        [piece for piece in fences(page) if piece.words] for page in (PAGES[0], TRANSLATION)
+    )
 
+    assert english
     assert chinese == english

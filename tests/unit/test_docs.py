@@ -45,11 +45,8 @@ def test_every_setting_is_described(name: str) -> None:
 
 def test_defaults_are_described_as_they_are() -> None:
     """The table of our own settings shows the defaults of settings.py; none stands for none."""
-    rows = dict(
-        re.findall(
-            r"^\| `(ASYNC_NODES_\w+)` \| (.*?) \|", page("docs/configuration.md"), re.MULTILINE
-        )
-    )
+    row = re.compile(r"^\| `(ASYNC_NODES_\w+)` \| (.*?) \|", re.MULTILINE)
+    rows = dict(row.findall(page("docs/configuration.md")))
     declared = {name: settings.DECLARED[name] for name in rows}
     del declared["ASYNC_NODES_DATA_DIR"]  # depends on where it is installed
     shown = {
