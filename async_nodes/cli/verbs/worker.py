@@ -19,7 +19,7 @@ from async_nodes.cli.language import tr
     type=click.IntRange(1, 100_000),
     help=tr("Tasks at once.", "并发任务数。"),
 )
-def command(pool: str, concurrency: int | None) -> None:
+def command(pool: str, concurrency: int | None) -> int:
     """Run tasks until SIGTERM; for the I/O pool gevent was patched by `main`."""
     from async_nodes.cli.located import load
     from async_nodes.execution.worker import main
@@ -29,4 +29,4 @@ def command(pool: str, concurrency: int | None) -> None:
     # Here a module that cannot be imported ends the process with one sentence; later, inside
     # Celery's signal handlers, it would only be logged.
     registry(settings.imports)
-    main(settings, pool, concurrency=concurrency)
+    return main(settings, pool, concurrency=concurrency)
