@@ -9,8 +9,11 @@ bytes, before they are parsed. Knows HTTP, nothing of tasks.
 from __future__ import annotations
 
 import logging
+import re
 import socket
 from collections.abc import Callable
+from email import errors
+from email.message import Message
 from time import monotonic, time
 from typing import Any, Final, NamedTuple, TypeVar
 
@@ -59,7 +62,11 @@ Lane = Callable[[Reader], Answer | Handover | None]
 """Answers the request that waits in a reader, or leaves it there; see `fast_lane`."""
 
 
-class HeadTooLargeError(ValueError):
+class HeadError(ValueError):
+    """A head that is refused, for a reason that its sender is told."""
+
+
+class HeadTooLargeError(HeadError):
     """The request line and headers are longer than `MAX_HEAD`."""
 
 
@@ -128,7 +135,9 @@ class Handler(WSGIHandler):
 
     def MessageClass(self, *args: Any) -> Any:  # noqa: N802 - pywsgi's name
         """Read the headers within the bound."""
-        return super().MessageClass(Head(self.rfile), *args[1:])
+        headers = super().MessageClass(Head(self.rfile), *args[1:])
+        check_framing(headers)
+        return headers
 
     def read_requestline(self) -> str:
         """Wait for the next request."""
@@ -211,13 +220,16 @@ class Handler(WSGIHandler):
         """Send an answer of the lane as one packet; return None when the connection ends there."""
         stopping = self.server.stopping
         last = b"Connection: close\r\n" if stopping else b""
-        head = b"".join((answer.head.encode("ascii"), last, date_line(), b"\r\n"))
+        pieces = [answer.head.encode("ascii"), last, date_line(), b"\r\n", answer.body]
+        rest = pieces.pop() if len(answer.body) > _JOINED else b""
+        packet = b"".join(pieces)
         try:
-            if len(answer.body) > _JOINED:
-                self.socket.sendall(head)
-                self.socket.sendall(answer.body)
-            else:
-                self.socket.sendall(head + answer.body)
+            # Nearly always the kernel takes it whole; `sendall` would first ask how much that is.
+            sent = self.socket.send(packet)
+            if sent < len(packet):
+                self.socket.sendall(packet[sent:])
+            if rest:
+                self.socket.sendall(rest)
         except OSError as error:
             log.debug("A client left: %s", error, extra={"action": "client_left"})
             return None
@@ -249,7 +261,7 @@ class Handler(WSGIHandler):
 
     def _handle_client_error(self, error: Exception) -> tuple[str, bytes]:
         """Return what `handle_one_request` refuses with; gevent would write to standard error."""
-        known = isinstance(error, HeadTooLargeError)
+        known = isinstance(error, HeadError)
         return (str(error) if known else "the request cannot be read", b"")
 
     def log_request(self) -> None:
@@ -300,6 +312,41 @@ class Server(WSGIServer):
                 handler.socket.shutdown(socket.SHUT_RD)
             except OSError:
                 log.debug("An idle connection was closed already")
+
+
+_DIGITS: Final = re.compile(r"[0-9]{1,18}", re.ASCII)
+_CUT: Final = re.compile(r"[\0\r\n]")
+_NO_HEADER: Final = (
+    errors.MissingHeaderBodySeparatorDefect,
+    errors.FirstHeaderLineIsContinuationDefect,
+    errors.MisplacedEnvelopeHeaderDefect,
+    errors.InvalidHeaderDefect,
+)
+"""What the parser, which is made for mail, has against heads; all else it has against bodies."""
+
+
+def check_framing(headers: Message) -> None:
+    """Refuse a head that does not say beyond doubt where its body ends.
+
+    Whoever passes requests on to us may read such a head in another way, and then one client's
+    body becomes another client's request (RFC 9112, 6.3 and 11.2).
+
+    Raises:
+        HeadError: with the reason.
+
+    """
+    # The parser takes a line that is no header for the end of all headers.
+    malformed = any(isinstance(defect, _NO_HEADER) for defect in headers.defects)
+    if malformed or any(_CUT.search(value) for value in headers.values()):
+        raise HeadError("a header line is malformed")
+    lengths = headers.get_all("Content-Length", [])
+    codings = headers.get_all("Transfer-Encoding", [])
+    if len(lengths) + len(codings) > 1:
+        raise HeadError("the length of the body is given more than once")
+    if lengths and not _DIGITS.fullmatch(lengths[0]):
+        raise HeadError("Content-Length is not a number of bytes")
+    if codings and codings[0].strip().lower() != "chunked":
+        raise HeadError("the only Transfer-Encoding is chunked")
 
 
 _dated: tuple[int, bytes] = (0, b"")

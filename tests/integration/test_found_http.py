@@ -1,0 +1,47 @@
+"""Heads that two servers may read in two ways: refused, and their connection is closed."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.integration.test_http_edges import problem_in, raw_exchange
+from tests.integration.web import Hand, Web, _web_log, _web_process, hand, web
+
+__all__ = ["Hand", "_web_log", "_web_process", "hand", "web"]
+
+BODY = b'{"node":"echo"}'
+LENGTH = b"Content-Length: %d\r\n" % len(BODY)
+CHUNKED = b"Transfer-Encoding: chunked\r\n"
+SMUGGLED = b"GET /v1/nodes HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    "framing",
+    [
+        pytest.param(LENGTH + CHUNKED, id="both"),
+        pytest.param(b"Content-Length: 5\r\n" + LENGTH, id="two lengths"),
+        pytest.param(LENGTH + LENGTH, id="the same length twice"),
+        pytest.param(b"Content-Length: +%d\r\n" % len(BODY), id="a sign"),
+        pytest.param(b"Content-Length: 1_5\r\n", id="an underscore"),
+        pytest.param(b"Content-Length: \r\n", id="nothing"),
+        pytest.param(b"Content-Length: " + b"9" * 30 + b"\r\n", id="30 digits"),
+        pytest.param(b"Transfer-Encoding: gzip, chunked\r\n", id="gzip"),
+        pytest.param(b"Transfer-Encoding: identity\r\n" + LENGTH, id="identity"),
+        pytest.param(CHUNKED + CHUNKED, id="chunked twice"),
+        pytest.param(b"Transfer-Encoding : chunked\r\n", id="space before the colon"),
+        pytest.param(LENGTH + b"nonsense\r\nX-Lost: 1\r\n", id="a line that is no header"),
+        pytest.param(LENGTH + b"X: a\0b\r\n", id="NUL"),
+        pytest.param(b"X: a\r\n b\r\n" + LENGTH, id="a folded line"),
+    ],
+)
+def test_a_head_that_leaves_the_end_of_its_body_in_doubt_is_refused(
+    web: Web, framing: bytes
+) -> None:
+    """One problem comes back, the connection ends, and what follows is no request."""
+    head = b"POST /v1/tasks HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
+    chunked = b"%x\r\n%s\r\n0\r\n\r\n" % (len(BODY), BODY)
+    body = chunked if b"chunked" in framing else BODY
+
+    received = raw_exchange(web, head + framing + b"\r\n" + body + SMUGGLED)
+    assert problem_in(received)["code"] == "bad_request"
+    assert received.count(b"HTTP/1.1 ") == 1
