@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final, NoReturn, TypeGuard
 
@@ -34,8 +34,7 @@ MAX_FAULTS: Final = 50
 _MAX_DETAIL: Final = 300
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SubmitRequest:
+class SubmitRequest(msgspec.Struct, frozen=True, kw_only=True):
     """Hold a request that has no fault.
 
     Attributes:
@@ -59,7 +58,7 @@ class SubmitRequest:
     delay_ms: int = 0
     ttl_ms: int = DEFAULT_TTL * 1000
     tags: tuple[str, ...] = ()
-    metadata: Mapping[str, Any] = field(default_factory=dict)
+    metadata: Mapping[str, Any] = msgspec.field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,15 +95,51 @@ def parse(raw: bytes, nodes: Mapping[str, NodeSpec], *, now_ms: int) -> SubmitRe
     body = strict_json.loads(raw)
     if not isinstance(body, dict):
         raise _invalid("the body must be a JSON object", "")
+    return _faultless(raw, body, nodes, now_ms) or _examined(raw, body, nodes, now_ms)
+
+
+def _faultless(
+    raw: bytes, body: Mapping[str, Any], nodes: Mapping[str, NodeSpec], now_ms: int
+) -> SubmitRequest | None:
+    """Return the request, or None as soon as anything is wrong with it: the way most go."""
+    name = body.get("node")
+    spec = nodes.get(name) if isinstance(name, str) else None
+    if spec is None:
+        return None
+    values: dict[str, Any] = {"inputs": {}}
+    try:
+        for name, given in body.items():
+            known = FIELDS.get(name)
+            if known is None:
+                return None
+            if known.target:
+                values[known.target] = known.read(given)
+        spec.validate(values["inputs"])
+    except AsyncNodesError:
+        return None
+    deadline = values.get("deadline_ms", 0)
+    if deadline and deadline <= now_ms + values.get("delay_ms", 0):
+        return None
+    return _request(raw, spec, values)
+
+
+def _examined(
+    raw: bytes, body: Mapping[str, Any], nodes: Mapping[str, NodeSpec], now_ms: int
+) -> SubmitRequest:
+    """Return the request, or raise one error with everything that is wrong with it."""
     faults = Faults()
     values = faults.read(body)
     spec = faults.find_node(body, nodes)
     if spec is not None and isinstance(values.get("inputs"), dict):
         faults.check_inputs(spec, values["inputs"])
     _check_times(values, now_ms, faults)
-    policy = values.pop("retry", None)
     faults.raise_any()
     assert spec is not None  # noqa: S101 - a missing node is a fault
+    return _request(raw, spec, values)
+
+
+def _request(raw: bytes, spec: NodeSpec, values: dict[str, Any]) -> SubmitRequest:
+    policy = values.pop("retry", None)
     retry = None if policy is None else _merged(spec.retry, policy)
     return SubmitRequest(spec=spec, raw_inputs=_raw_inputs(raw), retry=retry, **values)
 

@@ -11,6 +11,7 @@ import json
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 from async_nodes.core import strict_json
@@ -49,7 +50,14 @@ class Submitted:
     @property
     def created_at(self) -> str:
         """Return the time of creation as the record shows it."""
-        return iso(self.created_ms)
+        seconds, rest = divmod(self.created_ms, 1000)
+        return f"{_to_the_second(seconds)}.{rest:03d}Z"
+
+
+@lru_cache(maxsize=8)
+def _to_the_second(seconds: int) -> str:
+    """Return a time without its milliseconds: thousands of tasks have it in common."""
+    return iso(seconds * 1000).partition(".")[0]
 
 
 class Submitter:
@@ -140,12 +148,6 @@ def compose(
     """
     spec = request.spec
     timeout_ms = request.timeout_ms or _timeout_of(spec, default_timeout_ms)
-    private = {
-        "node": spec.name,
-        "retry": request.retry.to_json() if request.retry else None,
-        "scope": dict(scope) if scope else None,
-        "traceparent": traceparent,
-    }
     hidden, shown = b"", request.raw_inputs
     if spec.redact:
         redacted = spec.redacted(request.inputs)
@@ -156,7 +158,7 @@ def compose(
         task_id=task_id,
         tenant=tenant,
         list_name=list_of(spec.kind, request.priority),
-        private=_compact(private, b'"inputs":' + hidden if hidden else b""),
+        private=_private(request, traceparent, scope, hidden),
         tail=b"".join((before, shown, b",")),
         inputs_at=len(before),
         inputs_len=0 if hidden else len(shown),
@@ -202,26 +204,42 @@ def _timeout_of(spec: NodeSpec, default_ms: int) -> int:
     return min(max(wanted, 1), MAX_TIMEOUT_MS)
 
 
+_NULL: Final = "null"
+_json: Final = json.JSONEncoder(
+    ensure_ascii=False, allow_nan=False, separators=(",", ":")
+).encode  # made once: json.dumps would make it each time
+
+
+def _private(
+    request: SubmitRequest,
+    traceparent: str | None,
+    scope: Mapping[str, Any] | None,
+    hidden: bytes,
+) -> bytes:
+    """Return the worker's part; `hidden` are inputs that only it may see, as JSON."""
+    text = (
+        f'{{"node":{_json(request.spec.name)}'
+        f',"retry":{_json(request.retry.to_json()) if request.retry else _NULL}'
+        f',"scope":{_json(dict(scope)) if scope else _NULL}'
+        f',"traceparent":{_json(traceparent)}'
+    )
+    if hidden:
+        return b"".join((text.encode("utf-8"), b',"inputs":', hidden, b"}"))
+    return (text + "}").encode("utf-8")
+
+
 def _tail(request: SubmitRequest, task_id: str, timeout_ms: int, traceparent: str | None) -> bytes:
     """Return the immutable part of the document up to the inputs."""
     link = f"/v1/tasks/{task_id}"
-    members = {
-        "node": request.spec.name,
-        "priority": request.priority,
-        "timeout_ms": timeout_ms,
-        "deadline": iso(request.deadline_ms) if request.deadline_ms else None,
-        "trace_id": traceparent.split("-")[1] if traceparent else None,
-        "parent_id": None,
-        "retry_of": None,
-        "tags": request.tags,
-        "metadata": request.metadata,
-        "links": {"self": link, "events": f"{link}/events", "cancel": f"{link}/cancel"},
-    }
-    return _compact(members, b'"inputs":')[1:-1]
-
-
-def _compact(members: Mapping[str, Any], last: bytes = b"") -> bytes:
-    """Return an object as compact JSON, with one more member that is JSON already."""
-    text = json.dumps(members, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    head = text[:-1].encode("utf-8")
-    return head + (b"," + last if last else b"") + b"}"
+    text = (
+        f'"node":{_json(request.spec.name)},"priority":{request.priority}'
+        f',"timeout_ms":{timeout_ms}'
+        f',"deadline":{_json(iso(request.deadline_ms)) if request.deadline_ms else _NULL}'
+        f',"trace_id":{_json(traceparent.split("-")[1]) if traceparent else _NULL}'
+        ',"parent_id":null,"retry_of":null'
+        f',"tags":{_json(request.tags) if request.tags else "[]"}'
+        f',"metadata":{_json(request.metadata) if request.metadata else "{}"}'
+        f',"links":{{"self":"{link}","events":"{link}/events","cancel":"{link}/cancel"}}'
+        ',"inputs":'
+    )
+    return text.encode("utf-8")
