@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from celery import states
+from celery.backends.base import SyncBackendMixin
 from celery.backends.redis import RedisBackend
 from celery.exceptions import TaskRevokedError
 from celery.exceptions import TimeoutError as CeleryTimeoutError
+from celery.result import ResultSet
 
 from async_nodes.core.errors import CATALOGUE, AsyncNodesError
 from async_nodes.core.ids import well_formed
@@ -106,6 +108,23 @@ class RecordBackend(RedisBackend):
         result._maybe_set_cache(meta)  # noqa: SLF001 - how Celery's own waiting ends
         return result.maybe_throw(propagate=propagate, callback=callback)
 
+    def iter_native(self, result: ResultSet, **kwargs: Any) -> Iterator[tuple[str, Any]]:
+        """Wait for a group; one with ids of ours by looking, as for a backend without push."""
+        if _has_ours(result):
+            yield from SyncBackendMixin.iter_native(self, result, **kwargs)
+        else:
+            yield from super().iter_native(result, **kwargs)
+
+    def _mget_to_results(
+        self, values: Any, keys: list[str], *args: Any, **kwargs: Any
+    ) -> dict[str, Any]:
+        found: dict[str, Any] = super()._mget_to_results(values, keys, *args, **kwargs)
+        for task_id in filter(well_formed, keys):
+            meta = self._get_task_meta_for(task_id)
+            if meta["status"] in states.READY_STATES:
+                found[task_id] = meta
+        return found
+
     def add_pending_result(self, result: Any, *args: Any, **kwargs: Any) -> Any:
         """Follow a result; nothing has to be followed for ids of ours."""
         if well_formed(result.id):
@@ -138,6 +157,13 @@ class RecordBackend(RedisBackend):
         if well_formed(task_id):
             raise AsyncNodesError("bad_request", "a task's record is read-only through Celery")
         super().forget(task_id)
+
+
+def _has_ours(result: ResultSet) -> bool:
+    return any(
+        _has_ours(node) if isinstance(node, ResultSet) else well_formed(node.id)
+        for node in result.results
+    )
 
 
 def _meta(task_id: str, status: str, result: object, done: str | None) -> dict[str, Any]:
