@@ -25,7 +25,7 @@ from async_nodes.core.states import NodeState
 from async_nodes.dispatch.messages import DISPATCH_HEADER
 from async_nodes.execution import endings
 from async_nodes.execution.attempt import Executor, ended_by, run_attempt
-from async_nodes.execution.plain_host import CANCEL_SIGNAL
+from async_nodes.execution.plain_host import CANCEL_SIGNAL, PlainHost
 from async_nodes.execution.process import new_fence, plain_executor
 
 if TYPE_CHECKING:
@@ -62,26 +62,30 @@ class Child:
 
     def __init__(self, worker: str) -> None:
         self._worker = worker
+        self._host: PlainHost | None = None
         self._executor: Executor | None = None
 
     def execute(self, task_id: str, dispatched: int) -> str:
         """Claim a task and run it; the answer is for Celery's log only."""
-        executor = self._ready()
+        host, executor = self._ready()
         for _ in range(NO_LEASE_TRIES):
             answer = executor.store.claim(
                 task_id, dispatched, worker=self._worker, fence=new_fence()
             )
             if isinstance(answer, Claim):
-                return ENDED if ended_by(run_attempt(executor, answer)) else "not ended"
+                ended = ended_by(run_attempt(executor, answer))
+                host.leave_if_asked()
+                return ENDED if ended else "not ended"
             if answer.why != "no_lease":
                 return answer.why
             time.sleep(NO_LEASE_PAUSE)
         return "no_lease"
 
-    def _ready(self) -> Executor:
-        if self._executor is None:
-            self._executor, _ = plain_executor("cpu-child")
-        return self._executor
+    def _ready(self) -> tuple[PlainHost, Executor]:
+        if self._host is None or self._executor is None:
+            self._host = PlainHost()
+            self._executor, _ = plain_executor("cpu-child", self._host)
+        return self._host, self._executor
 
 
 # -- in the parent -----------------------------------------------------------------------------

@@ -18,7 +18,7 @@ import msgspec
 
 from async_nodes.core.ports import Claim, Ending
 from async_nodes.execution import endings
-from async_nodes.execution.plain_host import CANCEL_SIGNAL
+from async_nodes.execution.plain_host import CANCEL_SIGNAL, PlainHost
 
 POLL_SECONDS = 0.05
 CANCEL_GRACE = 0.5
@@ -95,7 +95,7 @@ def main() -> None:
     from async_nodes.execution.attempt import run_attempt
     from async_nodes.execution.process import plain_executor
 
-    executor, close = plain_executor("suspect")
+    executor, close = plain_executor("suspect", PlainHost())
     run_attempt(executor, claim)
     close()
     # At once: whatever threads the body has left behind are nothing to wait for.

@@ -15,6 +15,7 @@ from typing import Any
 
 from async_nodes.core.errors import AttemptTimeout, TaskCancelled
 from async_nodes.execution.report import Later
+from async_nodes.execution.signals import Released
 from async_nodes.nodes import NodeContext, NodeSpec
 from async_nodes.nodes.invoke import invoke_async
 
@@ -28,8 +29,11 @@ class PlainHost:
 
     def __init__(self) -> None:
         self._armed = False
+        self._asked_to_leave = False
+        self._leave = signal.getsignal(signal.SIGTERM)
         signal.signal(CANCEL_SIGNAL, self._on_cancel)
         signal.signal(signal.SIGALRM, self._on_alarm)
+        signal.signal(signal.SIGTERM, self._on_term)
 
     @contextmanager
     def limit(self, seconds: float) -> Iterator[None]:
@@ -48,6 +52,19 @@ class PlainHost:
     def run_async(self, spec: NodeSpec, ctx: NodeContext, inputs: dict[str, Any]) -> Any:
         """Run an ``async def`` body on a loop of its own."""
         return asyncio.run(invoke_async(spec, ctx, inputs))
+
+    def leave_if_asked(self) -> None:
+        """End the process if SIGTERM came while a body ran: its task has been handed back."""
+        if self._asked_to_leave:
+            raise SystemExit(128 + signal.SIGTERM)
+
+    def _on_term(self, number: int, frame: FrameType | None) -> None:
+        self._asked_to_leave = True
+        if self._armed:
+            raise Released
+        if callable(self._leave):
+            self._leave(number, frame)
+        self.leave_if_asked()
 
     def _on_cancel(self, _signal: int, _frame: FrameType | None) -> None:
         if self._armed:

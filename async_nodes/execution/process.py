@@ -13,12 +13,12 @@ from async_nodes.egress.guard import Guard
 from async_nodes.execution.attempt import Executor
 from async_nodes.execution.bus import BUS
 from async_nodes.execution.middleware import STANDARD
-from async_nodes.execution.plain_host import PlainHost
 from async_nodes.nodes.registry import registry
 from async_nodes.settings import Settings
 
 if TYPE_CHECKING:
     from async_nodes.execution.attempt import Host
+    from async_nodes.execution.plain_host import PlainHost
     from async_nodes.storage.redis_store import RedisStore
 
 
@@ -44,8 +44,8 @@ def executor_for(settings: Settings, store: RedisStore, host: Host) -> Executor:
     )
 
 
-def plain_executor(title: str) -> tuple[Executor, Callable[[], None]]:
+def plain_executor(title: str, host: PlainHost) -> tuple[Executor, Callable[[], None]]:
     """Return the executor of a process that runs one body at a time, and how to close it."""
     settings = Settings.load()
     store = open_blocking(settings, make_app(settings), title=f"async-nodes:{title}")
-    return executor_for(settings, store, PlainHost()), store.close
+    return executor_for(settings, store, host), store.close

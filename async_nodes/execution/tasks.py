@@ -100,15 +100,15 @@ class Installation:
     def _on_init(self, conf: Any, options: dict[str, Any], **_: object) -> None:
         """Check and complete the settings before the pool is made."""
         pool = str(options.get("pool_cls") or options.get("pool") or conf.worker_pool)
-        green = any(name in pool for name in GREEN_POOLS)
-        if not green and not any(name in pool for name in FORK_POOLS):
-            raise AsyncNodesError(
-                "invalid_setting", f"the pool {pool!r} is not supported: use gevent or prefork"
-            )
         concurrency = int(
             options.get("concurrency") or conf.worker_concurrency or os.cpu_count() or 1
         )
-        check_settings(conf, green=green, concurrency=concurrency)
+        try:
+            green = is_green(pool)
+            check_settings(conf, green=green, concurrency=concurrency)
+        except AsyncNodesError as error:
+            # Celery logs an Exception of a signal's receiver and starts all the same.
+            raise SystemExit(f"error: {error.detail} [{error.code}]") from None
         self._slots = concurrency
         self._worker_id = new_worker_id("io" if green else "cpu")
         if green:
@@ -264,6 +264,22 @@ def io_strategy(task: Any, app: Celery, consumer: Any, **_: object) -> Callable[
         pool.receive(message, slots, lambda: ack(_log, consumer.connection_errors))
 
     return handle
+
+
+def is_green(pool: str) -> bool:
+    """Tell whether a Celery pool is of greenlets.
+
+    Raises:
+        AsyncNodesError: ``invalid_setting`` for one that is neither gevent nor of processes.
+
+    """
+    if any(name in pool for name in GREEN_POOLS):
+        return True
+    if any(name in pool for name in FORK_POOLS):
+        return False
+    raise AsyncNodesError(
+        "invalid_setting", f"the pool {pool!r} is not supported: use gevent or prefork"
+    )
 
 
 def check_settings(conf: Any, *, green: bool, concurrency: int) -> None:

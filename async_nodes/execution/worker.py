@@ -12,7 +12,7 @@ from celery.exceptions import CPendingDeprecationWarning, SecurityWarning
 
 from async_nodes.core.priority import CLASSES
 from async_nodes.dispatch.celery_factory import make_app
-from async_nodes.execution.tasks import Installation
+from async_nodes.execution.tasks import Installation, check_settings
 from async_nodes.execution.title import set_title
 from async_nodes.nodes.registry import registry
 from async_nodes.settings import CELERY, refuse_unknown_celery_names
@@ -66,6 +66,9 @@ def main(
     Returns:
         The process's exit status.
 
+    Raises:
+        AsyncNodesError: ``invalid_setting`` or ``unpatched``, before anything is started.
+
     """
     # Celery warns of root because pickle would be dangerous there; we take JSON and nothing else.
     warnings.filterwarnings("ignore", category=SecurityWarning)
@@ -74,10 +77,12 @@ def main(
     set_title(f"async-nodes worker {kind}")
     app = make_worker_app(settings)
     keys = Keys(settings.key_prefix)
+    slots = concurrency or default_concurrency(kind)
+    check_settings(app.conf, green=POOLS[kind] == "gevent", concurrency=slots)
     worker = app.Worker(
         hostname=f"{kind}-{os.getpid()}@{socket.gethostname()}",
         pool_cls=POOLS[kind],
-        concurrency=concurrency or default_concurrency(kind),
+        concurrency=slots,
         queues=[keys.queue(f"{kind}.{name}") for name in CLASSES],
         loglevel=log_level,
         quiet=True,
