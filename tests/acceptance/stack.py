@@ -72,7 +72,9 @@ class Program:
         return self._process.poll() if self._process is not None else 0
 
     def start(self) -> None:
-        """Start it."""
+        """Start it, again if it has ended."""
+        if self._process is not None:
+            self._process.wait(10)
         with self.log.open("ab") as log:
             self._process = popen(
                 self._argv,
@@ -177,9 +179,13 @@ class Stack:
         self.channels = ChannelLog(self.server.url)
 
     def _add(self, name: str, *words: str) -> None:
-        argv = [sys.executable, "-P", "-m", "async_nodes.cli", *words]
+        self.add_program(name, [sys.executable, "-P", "-m", "async_nodes.cli", *words])
+
+    def add_program(self, name: str, argv: list[str]) -> Program:
+        """Return a further process, not started, with the stack's settings."""
         log = self._folder / f"{name}.log"
         self.programs[name] = Program(name, argv, dict(self._environ), log)
+        return self.programs[name]
 
     def __getitem__(self, name: str) -> Program:
         return self.programs[name]
@@ -249,7 +255,7 @@ class Stack:
         self.ready()
 
     def _web_serves(self) -> bool:
-        """Tell whether the web process has the store: an id without a task is known to have none."""
+        """Tell whether the web process has the store, which knows that an id has no task."""
         with contextlib.suppress(OSError):
             return self.client.request("GET", "/v1/tasks/t_" + "0" * 26).status == 404
         return False

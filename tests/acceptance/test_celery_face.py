@@ -4,9 +4,16 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
+from collections.abc import Callable
 
+import pytest
+
+from async_nodes.dispatch.submit import Submitter
+from async_nodes.nodes.registry import registry
+from async_nodes.settings import Settings
 from tests.acceptance.stack import ROOT, Stack
 
 READ = """
@@ -49,3 +56,49 @@ def test_a_cpu_workers_log_is_quiet(stack: Stack) -> None:
     stack.wait_all([stack.submit("text.chunk", {"text": "one two " * 50, "size": 100})] * 3)
 
     assert stack["cpu0"].text().splitlines() == lines
+
+
+@pytest.mark.parametrize(
+    ("pool", "node"), [("gevent", "test.sleep"), ("prefork", "probe.sleep_cpu")]
+)
+def test_celerys_own_command_starts_a_worker(
+    new_stack: Callable[..., Stack], pool: str, node: str
+) -> None:
+    """`celery -A celery_app worker` takes our tasks, in either pool."""
+    stack = new_stack(io=0, cpu=0)
+    command = ["celery", "-A", "celery_app", "worker", "-P", pool, "-c", "2", "-l", "WARNING"]
+    worker = stack.add_program("celery", [sys.executable, "-m", *command])
+    worker.start()
+    record = stack.wait(stack.submit(node, {"seconds": 0.1}), 20)
+    worker.send(signal.SIGTERM)
+
+    assert record["state"] == "Succeeded"
+    assert worker.wait(15) == 0
+
+
+def test_celerys_own_command_refuses_what_would_lose_tasks() -> None:
+    """The checks hold there too."""
+    done = subprocess.run(
+        [sys.executable, "-m", "celery", "-A", "celery_app", "worker", "-P", "threads"],
+        cwd=ROOT,
+        env={**os.environ, "ASYNC_NODES_REDIS_URL": "unix:///nowhere"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=30,
+    )
+    assert done.returncode != 0
+    assert "use gevent or prefork" in done.stderr
+
+
+def test_a_scope_travels_with_its_task(stack: Stack) -> None:
+    """What was in scope at the submit is in scope in the body, across the hop."""
+    settings = Settings.load({"ASYNC_NODES_REDIS_URL": stack.server.url + "?db=0"})
+    nodes = registry(("tests.acceptance.probe_nodes",))
+    submitter = Submitter(stack.store, stack.store.id_source(), nodes, settings)
+    for _ in range(3):
+        body = json.dumps({"node": "probe.scope", "inputs": {}}).encode()
+        done = submitter.submit(body, tenant="default", scope={"who": {"name": "Ada"}})
+        output = stack.wait(done.task_id)["output"]
+        assert output == {"ctx": {"name": "Ada"}, "current": {"name": "Ada"}}
+    assert stack.wait(stack.submit("probe.scope", {}))["output"] == {"ctx": None, "current": None}

@@ -20,9 +20,7 @@ SLEEP = {"io": "test.sleep", "cpu": "probe.sleep_cpu"}
 EXIT = {"io": "test.exit", "cpu": "probe.exit_cpu"}
 
 
-@pytest.mark.parametrize(
-    ("pool", "transport"), [("io", "stock"), ("io", "fast"), ("cpu", "stock")]
-)
+@pytest.mark.parametrize(("pool", "transport"), [("io", "stock"), ("io", "fast"), ("cpu", "stock")])
 def test_a_killed_workers_task_runs_at_another(
     new_stack: NewStack, pool: str, transport: str
 ) -> None:
@@ -54,7 +52,9 @@ def runner_of(stack: Stack, task_id: str) -> str:
 def test_a_poison_is_found_and_innocents_do_not_pay(new_stack: NewStack, pool: str) -> None:
     """A node that always kills its process fails as poison, its neighbours succeed (poison)."""
     stack = new_stack(supervise=True)
-    innocents = [stack.submit(SLEEP[pool], {"seconds": 2}) for _ in range(20 if pool == "io" else 4)]
+    innocents = [
+        stack.submit(SLEEP[pool], {"seconds": 2}) for _ in range(20 if pool == "io" else 4)
+    ]
     for task_id in innocents[:2]:
         stack.client.wait_running(task_id)
     began = time.monotonic()
