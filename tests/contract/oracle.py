@@ -477,7 +477,7 @@ class Oracle:
         if kind is _E.RELEASE:
             return Event(kind, now), Payload(error=ending.error)
         if kind is not _E.RETRY:
-            return Event(kind, now), side
+            return Event(kind, now, late=kind is _E.TIMEOUT and self._late(task)), side
         if task.deadline and now + ending.delay_ms >= task.deadline:
             return Event(_E.ERROR, now, late=True), side
         return Event(kind, now, due=now + max(ending.delay_ms, 1)), Payload(error=ending.error)
