@@ -69,6 +69,7 @@ class GroupCommit:
         """Return the row's verdict; only the calling greenlet waits.
 
         Raises:
+            TypeError: the row cannot be sent, and would keep others from being sent with it.
             StoreBusy: too many rows wait already.
             StoreUnavailable: no verdict within `patience` seconds.
 
@@ -153,5 +154,14 @@ class GroupCommit:
                     self._answer(pending, final)
 
 
-def _size(row: Row) -> int:
-    return sum(len(part) if isinstance(part, bytes | str) else 8 for part in row)
+def _size(row: tuple[object, ...]) -> int:
+    size = 0
+    for part in row:
+        if isinstance(part, bytes | str):
+            size += len(part)
+        elif isinstance(part, int | float):
+            size += 8
+        else:
+            message = f"a row cannot hold {part!r}"
+            raise TypeError(message)
+    return size
