@@ -233,10 +233,10 @@ RULES: Final[tuple[tuple[str, Callable[[Any], bool], str], ...]] = (
         "must be host:port entries, comma separated",
     ),
     (
-        # Braces would move a key to another shard.
+        # Braces would move a key to another shard; `storage.keys` has the same rule.
         "key_prefix",
-        lambda v: re.fullmatch(r"[A-Za-z0-9_.:-]{1,32}", v) is not None,
-        "must be 1 to 32 letters, digits or . _ : -",
+        lambda v: re.fullmatch(r"[A-Za-z0-9_-]{1,32}", v) is not None,
+        "must be 1 to 32 letters, digits or _ -",
     ),
     (
         # It has to travel in a header.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping
 from html import escape
 from typing import Any, Final
@@ -99,7 +100,8 @@ def readiness(provider: Provider) -> dict[str, Any]:
         live = sum(name.startswith(f"{kind}-") for name in workers)
         checks[kind] = {**_check("" if live else nobody.format(kind)), "workers": live}
     missing = [name for name, check in checks.items() if not check["ok"]]
-    return {"status": "not_ready" if missing else "ready", "missing": missing, "checks": checks}
+    status = "not_ready" if missing else "ready"
+    return {"status": status, "missing": missing, "checks": checks, "pid": os.getpid()}
 
 
 def _check(why_not: str = "") -> dict[str, Any]:

@@ -250,6 +250,7 @@ def _service() -> dict[str, Schema]:
                 "status": {"type": "string", "enum": ["ready", "not_ready"]},
                 "missing": {"type": "array", "items": {"type": "string"}},
                 "checks": {"type": "object", "additionalProperties": check},
+                "pid": {"type": "integer", "description": "The process that answered."},
             }
         ),
         "ProblemKind": _object(

@@ -74,6 +74,9 @@ class Verbs(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Find the verb, or say which one may have been meant."""
+        if args[0] == "help":
+            click.echo(ctx.get_help())
+            ctx.exit()
         if args[0] not in VERBS:
             near = difflib.get_close_matches(args[0], VERBS, n=1)
             hint = tr(f"; did you mean {near[0]!r}?", f";是否想用 {near[0]!r}?") if near else ""

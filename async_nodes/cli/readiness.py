@@ -24,6 +24,7 @@ def wait_until_ready(
     *,
     ending: threading.Event,
     progress: Callable[[str], None],
+    web_pid: Callable[[], int | None],
     seconds: float = 60.0,
 ) -> float | None:
     """Return the seconds it took, or None when the whole is ending instead.
@@ -32,6 +33,7 @@ def wait_until_ready(
         client: asks ``/readyz``.
         ending: set when there is nothing to wait for any more.
         progress: is told what is still missing.
+        web_pid: the web process that has to answer: another one may have taken the port first.
         seconds: how long to wait.
 
     Raises:
@@ -47,10 +49,13 @@ def wait_until_ready(
         except AsyncNodesError:
             pass  # it does not listen yet
         else:
-            if answer.status == HTTPStatus.OK:
+            if not _is_ours(answer.document, web_pid()):
+                missing = tr("the web process: another one answers", "Web 进程:端口上是另一个")
+            elif answer.status == HTTPStatus.OK:
                 progress("")
                 return waited
-            missing = what_is_missing(answer.document) or missing
+            else:
+                missing = what_is_missing(answer.document) or missing
         if waited > seconds:
             progress("")
             raise Failure(
@@ -62,6 +67,10 @@ def wait_until_ready(
         progress(tr(f"starting … waiting for {missing}", f"正在启动 … 等待 {missing}"))
         ending.wait(_PAUSE)
     return None
+
+
+def _is_ours(document: Any, pid: int | None) -> bool:
+    return isinstance(document, dict) and document.get("pid") == pid
 
 
 def what_is_missing(document: Any) -> str:

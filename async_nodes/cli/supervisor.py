@@ -94,6 +94,10 @@ class Supervisor:
         self._status = 0
         self._failure: BaseException | None = None
 
+    def pid_of(self, name: str) -> int | None:
+        """Return the process id of a service, None while it does not run."""
+        return next((kept.service.pid for kept in self._kept if kept.service.name == name), None)
+
     def mark_ready(self) -> None:
         """Note that the whole worked once: from now on an end is an accident."""
         self._ready = True

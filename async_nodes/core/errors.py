@@ -226,8 +226,8 @@ _TABLE: tuple[tuple[str, int, bool, str, str, str, str], ...] = (
         False,
         "This Redis cannot be used",
         "不支持该 Redis",
-        "Use Redis 6.2 or newer, or Valkey, standalone or with Sentinel.",
-        "请使用 Redis 6.2 以上或 Valkey(单机或 Sentinel)。",
+        "Use one server: Redis 6.2 or newer, or Valkey.",
+        "请使用单机 Redis 6.2 以上或 Valkey。",
     ),
     # A task's end
     (
@@ -242,7 +242,7 @@ _TABLE: tuple[tuple[str, int, bool, str, str, str, str], ...] = (
     (
         "node_timeout",
         504,
-        True,
+        False,
         "The attempt ran longer than its time-out",
         "执行超时",
         "Raise timeout_ms or make the work smaller.",
@@ -408,8 +408,8 @@ _TABLE: tuple[tuple[str, int, bool, str, str, str, str], ...] = (
         False,
         "A node is declared wrongly",
         "节点声明有误",
-        "Correct the declaration named in the message.",
-        "请更正节点声明。",
+        "Correct the declaration, or the name in ASYNC_NODES_IMPORTS, that the message names.",
+        "请更正消息中指出的节点声明,或 ASYNC_NODES_IMPORTS 中的名称。",
     ),
     (
         "no_redis",

@@ -412,7 +412,7 @@ def _fault(item: object, depth: int, max_depth: int) -> tuple[str, Any]:
         members = _members(item)
         for key in members if isinstance(members, dict) else ():
             if not isinstance(key, str):
-                return f"the key {key!r} is a {type(key).__name__}, not a string", ()
+                return f"the key {key!r} is not a string but {type(key).__name__}", ()
             key.encode("utf-8")
         if depth >= max_depth and type(item) not in _LEAVES:
             return f"the nesting is deeper than {max_depth}, or a container holds itself", ()

@@ -36,6 +36,9 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
+DEADLINE_MARGIN = 0.01
+"""Seconds past the deadline at which a body is stopped, so that the store sees it passed too."""
+
 
 class Host(Protocol):
     """What an attempt needs of the process it runs in."""
@@ -126,7 +129,7 @@ def ended_by(finished: Finished | None) -> bool:
 def _perform(
     executor: Executor, claim: Claim, job: Job, ctx: NodeContext, report: Report
 ) -> Ending:
-    seconds = _seconds_left(claim)
+    seconds, late = _seconds_left(claim)
 
     def body() -> Any:
         inputs = job.spec.validate(job.inputs)
@@ -143,7 +146,7 @@ def _perform(
     except TaskCancelled:
         return endings.cancelled(report.side)
     except AttemptTimeout:
-        return endings.timed_out(seconds, report.side)
+        return endings.timed_out(seconds, report.side, late=late)
     except Released:
         return endings.released()
     except FenceLost:
@@ -165,12 +168,14 @@ def _failed(error: BaseException, claim: Claim, policy: RetryPolicy, side: endin
     )
 
 
-def _seconds_left(claim: Claim) -> float:
+def _seconds_left(claim: Claim) -> tuple[float, bool]:
+    """Return how long the body may run, and whether it is the deadline that says so."""
     seconds = claim.timeout_ms / 1000
-    if claim.deadline_ms:
-        # The store's clock gave both times; only the difference is used here.
-        seconds = min(seconds, (claim.deadline_ms - claim.started_ms) / 1000)
-    return max(seconds, 0.001)
+    if not claim.deadline_ms:
+        return seconds, False
+    # The store's clock gave both times; only the difference is used here.
+    until_deadline = (claim.deadline_ms - claim.started_ms) / 1000 + DEADLINE_MARGIN
+    return max(min(seconds, until_deadline), 0.001), until_deadline < seconds
 
 
 def _context(executor: Executor, claim: Claim, job: Job, report: Report) -> NodeContext:

@@ -8,18 +8,19 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from async_nodes.core.effects import Effect
 from async_nodes.core.machine import TABLE
 from async_nodes.core.states import EventType, NodeState
 from async_nodes.egress.client import Client
-from async_nodes.execution.job import node_of
+from async_nodes.execution.job import node_of, travelling
 from async_nodes.nodes import NodeContext
 
 if TYPE_CHECKING:
     from async_nodes.egress.guard import Guard
     from async_nodes.nodes.spec import NodeSpec
+    from async_nodes.storage.layout import Document
     from async_nodes.storage.redis_store import RedisStore
 
 _log = logging.getLogger(__name__)
@@ -45,7 +46,7 @@ class Effects:
         self._store = store
         self._registry = registry
         self._guard = guard
-        self._handlers: dict[Effect, Callable[[NodeSpec, dict[str, Any]], None]] = {
+        self._handlers: dict[Effect, Callable[[NodeSpec, Document], None]] = {
             Effect.COMPENSATE: self._compensate,
         }
 
@@ -62,21 +63,26 @@ class Effects:
         spec = self._registry.get(node_of(document.private))
         if spec is None:
             return
-        record = json.loads(document.json)
         event = _EVENT_OF_END[document.state]
         for effect in TABLE[NodeState.RUNNING, event].effects:
             handler = self._handlers.get(effect)
             if handler is not None:
-                handler(spec, record)
+                handler(spec, document)
 
-    def _compensate(self, spec: NodeSpec, record: dict[str, Any]) -> None:
+    def _compensate(self, spec: NodeSpec, document: Document) -> None:
         """Let the node clean up; only if it ever started."""
-        if spec.compensate is None or not record["attempt"]:
+        if spec.compensate is None or not document.attempt:
             return
+        record = json.loads(document.json)
+        travels = travelling(document.private)
         ctx = NodeContext(
             task_id=record["task_id"],
             node=spec.name,
             attempt=record["attempt"],
+            tenant=document.tenant,
+            trace_id=record["trace_id"] or "",
+            traceparent=travels.traceparent,
+            scope=travels.scope,
             http=Client(self._guard),
         )
         try:

@@ -72,9 +72,19 @@ def failed(
     return Ending(event=EventType.ERROR, error=shown, usage=side.usage, progress=side.progress)
 
 
-def timed_out(seconds: float, side: Side) -> Ending:
-    """Return the ending for a body that ran out of time; a time-out is not tried again."""
-    shown = _shown("node_timeout", "AttemptTimeout", f"stopped after {seconds:g} s", again=True)
+def timed_out(seconds: float, side: Side, *, late: bool = False) -> Ending:
+    """Return the ending for a body that ran out of time; a time-out is not tried again.
+
+    Args:
+        seconds: how long it was allowed to run.
+        side: usage and progress so far.
+        late: whether it was the task's deadline that ended it.
+
+    """
+    code, kind = ("node_timeout", "AttemptTimeout")
+    if late:
+        code, kind = ("deadline_exceeded", "DeadlineExceeded")
+    shown = _shown(code, kind, f"stopped after {seconds:.3g} s", again=False)
     return Ending(event=EventType.TIMEOUT, error=shown, usage=side.usage, progress=side.progress)
 
 

@@ -58,6 +58,20 @@ def job_of(claim: Claim, registry: Mapping[str, NodeSpec]) -> Job:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class Travelling:
+    """Hold what came along with a task from whoever submitted it."""
+
+    scope: ScopeContext
+    traceparent: str
+
+
+def travelling(private: bytes) -> Travelling:
+    """Return the scope and the trace in a stored task's private part."""
+    read = _decoder.decode(private)
+    return Travelling(ScopeContext.from_headers(read.scope or {}), read.traceparent or "")
+
+
 def node_of(private: bytes) -> str:
     """Return the name of the node that a stored task's private part asks for."""
     return _decoder.decode(private).node

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import socket
 import warnings
 from typing import TYPE_CHECKING
 
+from celery import signals
 from celery.app import defaults
 from celery.exceptions import CPendingDeprecationWarning, SecurityWarning
 
@@ -18,6 +20,7 @@ from async_nodes.nodes.registry import registry
 from async_nodes.settings import CELERY, refuse_unknown_celery_names
 from async_nodes.storage import celery_backend
 from async_nodes.storage.keys import Keys
+from async_nodes.telemetry import logs
 
 if TYPE_CHECKING:
     from celery import Celery
@@ -75,6 +78,9 @@ def main(
     # Of a default that we have set: leases decide about tasks, not the broker's connection.
     warnings.filterwarnings("ignore", category=CPendingDeprecationWarning)
     set_title(f"async-nodes worker {kind}")
+    signals.setup_logging.connect(
+        lambda **_: logs.configure(level=logging.getLevelName(log_level)), weak=False
+    )
     app = make_worker_app(settings)
     keys = Keys(settings.key_prefix)
     slots = concurrency or default_concurrency(kind)

@@ -69,7 +69,7 @@ def scripts_for(
         )
     if "redis_mode:cluster" in info:
         raise AsyncNodesError(
-            "unsupported_store", "Redis Cluster is not supported: use one server or Sentinel"
+            "unsupported_store", "Redis Cluster is not supported: use one server"
         )
     return render(keys, messages, gate_limit=gate_limit, allow_oom=version >= ALLOW_OOM_SINCE)
 

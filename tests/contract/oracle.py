@@ -227,6 +227,8 @@ class Oracle:
                     wanted = min(wanted, math.ceil(most * shares[place] / 10))
                 while wanted > 0 and self.lists[name]:
                     task_id, dispatch, _ = self.lists[name].pop()
+                    if any(claim.task_id == task_id for claim in claims):
+                        continue  # an older message of a task that this take has claimed
                     fence = fences.get(task_id, "")
                     said = self.claim(task_id, dispatch, worker=worker, fence=fence)
                     if isinstance(said, Claim):

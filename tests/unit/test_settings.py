@@ -232,7 +232,7 @@ def test_the_class_and_the_file_agree() -> None:
         ("IMPORTS", "", "imports", ()),
         ("IMPORTS", '["a", "b"]', "imports", ("a", "b")),
         ("EGRESS_ALLOW", "127.0.0.1:9,[::1]:80", "egress_allow", ("127.0.0.1:9", "[::1]:80")),
-        ("KEY_PREFIX", "team-a:an", "key_prefix", "team-a:an"),
+        ("KEY_PREFIX", "team-a_an", "key_prefix", "team-a_an"),
         ("METRICS_PORT", "9100", "metrics_port", 9100),
         ("API_KEY", "s3cret", "api_key", "s3cret"),
         ("API_KEY", "1234", "api_key", "1234"),

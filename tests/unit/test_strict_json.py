@@ -232,7 +232,7 @@ LOOP.append(LOOP)
         (math.inf, "", "inf"),
         ({"a": {1, 2}}, "/a", "sorted"),
         ([b"x"], "/0", "base64"),
-        ({"a": {1: 2}}, "/a", "the key 1 is a int"),
+        ({"a": {1: 2}}, "/a", "the key 1 is not a string but int"),
         ({("t",): 1}, "", "tuple"),
         (Point(1, {None: 1}), "/when", "NoneType"),
         ({"a": "\ud800"}, "/a", "surrogate"),

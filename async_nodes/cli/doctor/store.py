@@ -50,7 +50,7 @@ def store(patient: Patient) -> Check:
         hint = tr("Use Redis 6.2 or newer, or Valkey.", "请使用 Redis 6.2 以上或 Valkey。")
         return Check("store", Outcome.FAIL, f"{name}, {address}", hint)
     if info.get("redis_mode") == "cluster":
-        hint = tr("Use one server or Sentinel.", "请使用单机或 Sentinel。")
+        hint = tr("Use one server.", "请使用单机。")
         return Check("store", Outcome.FAIL, f"{name} Cluster, {address}", hint)
     return Check("store", Outcome.OK, f"{name}, {address}, {took:.1f} ms")
 

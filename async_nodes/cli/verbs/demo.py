@@ -63,7 +63,12 @@ def _show(console: Console, supervisor: Supervisor, stack: Stack, *, once: bool)
     )
     console.line(f"{terminal.paint('async_nodes', 'bold cyan')}  {terminal.paint(title, 'dim')}")
     with Client(url, key) as client:
-        took = wait_until_ready(client, ending=supervisor.ending, progress=console.status)
+        took = wait_until_ready(
+            client,
+            ending=supervisor.ending,
+            progress=console.status,
+            web_pid=lambda: supervisor.pid_of("web"),
+        )
     if took is None:
         return None
     supervisor.mark_ready()

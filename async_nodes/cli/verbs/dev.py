@@ -55,7 +55,12 @@ def command(
 
     def director() -> None:
         with Client(url, settings.api_key) as client:
-            took = wait_until_ready(client, ending=supervisor.ending, progress=console.status)
+            took = wait_until_ready(
+                client,
+                ending=supervisor.ending,
+                progress=console.status,
+                web_pid=lambda: supervisor.pid_of("web"),
+            )
         if took is not None:
             supervisor.mark_ready()
             console.lines(greeting(console, stack, url, took))

@@ -28,7 +28,8 @@ return each(8, function(id, fence, event, delay, err, output, usage, progress)
   elseif event == 'COMPLETE' then
     conclude(r, target, R_NONE, 'succeeded', 'null', progress, usage, output)
   elseif event == 'TIMEOUT' then
-    conclude(r, target, R_TIMEOUT, 'timeout', err, progress, usage, 'null')
+    local late = r.deadline > 0 and now >= r.deadline
+    conclude(r, target, late and R_DEADLINE or R_TIMEOUT, 'timeout', err, progress, usage, 'null')
   elseif event == 'ERROR' then
     conclude(r, target, R_NONE, 'failed', err, progress, usage, 'null')
   else
