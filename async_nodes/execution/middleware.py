@@ -33,6 +33,8 @@ def logged(call_next: Middleware) -> Middleware:
     """Log one line when a body ends."""
 
     def run(claim: Claim, job: Job) -> Any:
+        if not _log.isEnabledFor(logging.INFO):
+            return call_next(claim, job)
         started = time.monotonic()
         outcome = "returned"
         try:

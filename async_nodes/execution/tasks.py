@@ -109,6 +109,7 @@ class Installation:
         except AsyncNodesError as error:
             # Celery logs an Exception of a signal's receiver and starts all the same.
             raise SystemExit(f"error: {error.detail} [{error.code}]") from None
+        ledger.install()
         self._slots = concurrency
         self._worker_id = new_worker_id("io" if green else "cpu")
         if green:
