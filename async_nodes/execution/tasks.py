@@ -20,6 +20,7 @@ from async_nodes.core.priority import LISTS
 from async_nodes.dispatch.connect import open_blocking, open_shared
 from async_nodes.dispatch.messages import DISPATCH_HEADER, TASK_NAME
 from async_nodes.egress.guard import Guard
+from async_nodes.execution import ledger
 from async_nodes.execution.cancels import CancelListener
 from async_nodes.execution.effects import Effects
 from async_nodes.execution.keeper import Keeper
