@@ -208,7 +208,7 @@ events = st.builds(
     Event,
     st.sampled_from(EventType),
     st.integers(1_000, 2_000),
-    due=st.integers(0, 3_000),
+    due=st.integers(1, 3_000),
     isolated=st.booleans(),
     late=st.booleans(),
 )
@@ -220,6 +220,8 @@ def legal(history: list[Event], *, delay: int) -> tuple[list[Snapshot], list[Eve
     """Return the records a history leads through, leaving out the events that are refused."""
     records, taken = [submitted(1_000, delay_ms=delay)], []
     for event in history:
+        if event.type is E.START and records[-1].next_attempt_at:
+            continue  # a start needs a message, and this one waits for its timer
         try:
             records.append(advance(records[-1], event))
         except IllegalTransition:
