@@ -16,6 +16,7 @@ import select
 import selectors
 from collections import deque
 from collections.abc import Callable
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from gevent.event import Event
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
 _start_thread = get_original("_thread", "start_new_thread")
 _START_TIMEOUT, _STOP_TIMEOUT = 5.0, 1.0
+BEAT, STUCK_AFTER = 1.0, 4.0
 
 
 class AsyncLoop:
@@ -39,9 +41,20 @@ class AsyncLoop:
         self._ready = Event()
         self._loop: asyncio.SelectorEventLoop | None = None
         self.alive = True
+        self._last_turn = monotonic()
         _start_thread(self._serve, ())
         if not self._ready.wait(_START_TIMEOUT) or self._loop is None:
             raise RuntimeError("the event loop of the async nodes did not start")
+
+    @property
+    def usable(self) -> bool:
+        """Tell whether the loop turns: a body that computes or blocks holds up all others on it."""
+        return self.alive and monotonic() - self._last_turn < STUCK_AFTER
+
+    def _beat(self) -> None:
+        self._last_turn = monotonic()
+        if self._loop is not None:
+            self._loop.call_later(BEAT, self._beat)
 
     def run(self, spec: NodeSpec, ctx: NodeContext, inputs: dict[str, Any]) -> Any:
         """Return a coroutine node's output, passing its reports to the context's own sinks.
@@ -72,6 +85,7 @@ class AsyncLoop:
         loop.set_default_executor(_NativeExecutor(max_workers=1))
         asyncio.set_event_loop(loop)
         self._loop = loop
+        self._beat()
         self._hub.loop.run_callback_threadsafe(self._ready.set)
         try:
             while True:

@@ -31,6 +31,7 @@ class GreenHost:
 
     def run_async(self, spec: NodeSpec, ctx: NodeContext, inputs: dict[str, Any]) -> Any:
         """Run an ``async def`` body; this greenlet waits and passes its reports on."""
-        if self._loop is None or not self._loop.alive:
+        if self._loop is None or not self._loop.usable:
+            # A thread that a body blocks cannot be ended. Whoever comes now is not to wait for it.
             self._loop = AsyncLoop()
         return self._loop.run(spec, ctx, inputs)

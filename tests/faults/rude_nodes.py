@@ -110,3 +110,11 @@ def _write_late(path: str, seconds: float) -> None:
 
     time.sleep(seconds)
     Path(path).write_text("written")
+
+
+@node("rude.blocks_the_loop")
+async def blocks_the_loop(seconds: float) -> None:
+    """Block the loop of all coroutines."""
+    import time
+
+    time.sleep(seconds)  # noqa: ASYNC251 - the point of this node

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -18,7 +19,7 @@ DAY_MS = 86_400_000
 @pytest.fixture(scope="module")
 def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     """Return a stack whose workers know the rude nodes."""
-    environ = {"ASYNC_NODES_IMPORTS": "tests.faults.rude_nodes"}
+    environ = {"ASYNC_NODES_IMPORTS": "async_nodes.testing.nodes,tests.faults.rude_nodes"}
     stack = Stack(tmp_path_factory.mktemp("stack"), environ=environ)
     try:
         stack.start()
@@ -65,6 +66,16 @@ def test_threads_of_a_body_stream_everything(stack: Stack) -> None:
     assert stack.wait(task)["output"] == 200
     entries = [entry for entry in stack.store.entries(task, after=(0, 0)) if entry.kind == "chunk"]
     assert [number_of(entry) for entry in entries] == list(range(1, 201))
+
+
+def test_a_coroutine_that_blocks_does_not_stop_all_later_ones(stack: Stack) -> None:
+    """Coroutines that come after one has blocked their loop run on another loop."""
+    blocking = stack.submit("rude.blocks_the_loop", {"seconds": 40}, timeout_ms=2_000)
+    assert stack.wait(blocking, 10.0)["reason"] == "timeout"
+    time.sleep(2.0)
+
+    later = stack.submit("test.async_sleep", {"seconds": 0.1}, timeout_ms=5_000)
+    assert stack.wait(later, 10.0)["state"] == "Succeeded"
 
 
 def number_of(entry: Any) -> int:
