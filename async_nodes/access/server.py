@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import logging
+import resource
 import signal
 from collections.abc import Callable
 from typing import Any, Final
@@ -39,6 +40,7 @@ from async_nodes.telemetry import logs
 TITLE: Final = "async-nodes web"
 CLIENT_NAME: Final = "async-nodes-web"
 MAX_CONNECTIONS: Final = 15_000
+SPARE_DESCRIPTORS: Final = 200
 BACKLOG: Final = 1024
 _PAUSE_FIRST, _PAUSE_MOST = 0.1, 1.0
 _NOT_YET: Final = "the task store has not answered since this process began"
@@ -70,6 +72,7 @@ def serve(
     if not is_module_patched("socket"):
         raise AsyncNodesError("unpatched", "the web process needs gevent.monkey.patch_all() first")
     refuse_open_door(settings)
+    allow_descriptors(MAX_CONNECTIONS + SPARE_DESCRIPTORS)
     setproctitle(TITLE)
     logs.configure()
     disable_created_metrics()  # type: ignore[no-untyped-call] # the library's own omission
@@ -88,6 +91,18 @@ def serve(
     if opening.error is not None:
         raise opening.error
     return 0
+
+
+def allow_descriptors(wanted: int) -> None:
+    """Raise this process's limit of open files as far as it may be raised.
+
+    Most systems begin with 1,024, which a thousand watching clients would use up.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard != resource.RLIM_INFINITY:
+        wanted = min(wanted, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def listen(
