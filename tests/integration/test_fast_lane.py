@@ -159,7 +159,8 @@ LINES = [
     b"Connection: close", b"Authorization: Bearer abc", b"Authorization: Basic abc",
     b'If-None-Match: "1"', b'If-None-Match: W/"3", "1"', b"If-None-Match: *", b"if-none-match: x",
     b"Idempotency-Key: @KEY@", b'Idempotency-Key: "@KEY@"', b'Idempotency-Key: "',
-    b"X-Request-ID: r-1", b"X-Request-ID: r 1", b"traceparent: " + TRACE, b"traceparent: 00-bad", b"TraceParent:" + TRACE,
+    b"X-Request-ID: r-1", b"X-Request-ID: r 1", b"traceparent: " + TRACE, b"traceparent: 00-bad",
+    b"TraceParent:" + TRACE,
     b"Origin: http://localhost", b"Origin: https://evil.example", b"Sec-Fetch-Site: cross-site",
     b"Sec-Fetch-Site: same-origin", b"Prefer: respond-async", b"Prefer: wait=0", b"Cookie: a=b",
     b"Host: localhost", b"Host: 127.0.0.1:80", b"Content-Type: application/json",
@@ -170,8 +171,8 @@ LINES = [
 ]  # fmt: skip
 ORDINARY = [
     b"User-Agent: curl/8.5.0", b"Accept: */*", b"accept: application/json",
-    b"Accept-Encoding: gzip", b"accept-language: en", b"Connection: keep-alive", b"X-Request-ID: r-1", b'If-None-Match: "3"',
-    b'if-none-match: W/"3", "1"', b"traceparent: " + TRACE, b"Idempotency-Key: @KEY@",
+    b"Accept-Encoding: gzip", b"accept-language: en", b"Connection: keep-alive",
+    b"X-Request-ID: r-1", b'If-None-Match: "3"', b'if-none-match: W/"3", "1"', b"traceparent: " + TRACE, b"Idempotency-Key: @KEY@",
 ]  # fmt: skip
 HOSTS = [b"localhost", b"localhost:8000", b"127.0.0.1", b"[::1]:80", b"LOCALHOST", b"evil.example",
          b"localhost:99999", b"localhost.", b"127.0.0.1.", b"[::1", b"a b", b""]  # fmt: skip
