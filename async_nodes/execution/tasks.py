@@ -111,6 +111,7 @@ class Installation:
             # Celery logs an Exception of a signal's receiver and starts all the same.
             raise SystemExit(f"error: {error.detail} [{error.code}]") from None
         ledger.install()
+        conf.worker_consumer = "async_nodes.execution.consumer:Consumer"
         self._slots = concurrency
         self._worker_id = new_worker_id("io" if green else "cpu")
         if green:
@@ -190,6 +191,9 @@ class Installation:
         return pool
 
     def _start_io(self) -> IoPool:
+        import redis
+        from gevent.hub import get_hub
+
         from async_nodes.execution.forks import leave_greenlets_behind
         from async_nodes.execution.green_host import GreenHost
         from async_nodes.execution.io_pool import IoPool
@@ -200,6 +204,10 @@ class Installation:
         store = open_shared(
             settings, self._app, worker=True, title=f"async-nodes:{self._worker_id}"
         )
+        # Celery's remote control dies of a cut connection and is started again with the next one;
+        # gevent need not write a traceback about it.
+        hub = get_hub()
+        hub.NOT_ERROR = (*hub.NOT_ERROR, redis.ConnectionError)
         executor = executor_for(settings, store, GreenHost())
         effects = Effects(store, executor.registry, executor.guard)
         pool = IoPool(executor, effects, self._worker_id)

@@ -1,0 +1,34 @@
+"""Celery's consumer with shorter pauses and quieter words while the broker is away."""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from typing import Any
+
+from celery.exceptions import CPendingDeprecationWarning
+from celery.worker.consumer import Consumer as CelerysConsumer
+
+PAUSE_STEP, PAUSE_MOST = 1.0, 3.0
+"""Seconds between two tries to reach the broker; Celery's pauses grow to 30."""
+
+
+class Consumer(CelerysConsumer):
+    """Come back soon after an outage."""
+
+    def ensure_connected(self, conn: Any) -> Any:
+        """Wait until the broker answers."""
+        conn.ensure_connection = functools.partial(
+            conn.ensure_connection,
+            interval_start=PAUSE_STEP,
+            interval_step=PAUSE_STEP,
+            interval_max=PAUSE_MOST,
+        )
+        return super().ensure_connected(conn)
+
+    def on_connection_error_after_connected(self, exc: BaseException) -> None:
+        """Clean up after a lost connection."""
+        with warnings.catch_warnings():
+            # Of a default that we have set: leases decide about tasks, not the connection.
+            warnings.simplefilter("ignore", CPendingDeprecationWarning)
+            super().on_connection_error_after_connected(exc)
