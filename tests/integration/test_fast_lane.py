@@ -172,7 +172,8 @@ LINES = [
 ORDINARY = [
     b"User-Agent: curl/8.5.0", b"Accept: */*", b"accept: application/json",
     b"Accept-Encoding: gzip", b"accept-language: en", b"Connection: keep-alive",
-    b"X-Request-ID: r-1", b'If-None-Match: "3"', b'if-none-match: W/"3", "1"', b"traceparent: " + TRACE, b"Idempotency-Key: @KEY@",
+    b"X-Request-ID: r-1", b'If-None-Match: "3"', b'if-none-match: W/"3", "1"',
+    b"traceparent: " + TRACE, b"Idempotency-Key: @KEY@",
 ]  # fmt: skip
 HOSTS = [b"localhost", b"localhost:8000", b"127.0.0.1", b"[::1]:80", b"LOCALHOST", b"evil.example",
          b"localhost:99999", b"localhost.", b"127.0.0.1.", b"[::1", b"a b", b""]  # fmt: skip
