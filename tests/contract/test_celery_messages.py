@@ -15,12 +15,15 @@ from celery.exceptions import TaskRevokedError
 from celery.exceptions import TimeoutError as CeleryTimeout
 from celery.result import AsyncResult, GroupResult, ResultSet
 
+from async_nodes.core.context import current, scope
 from async_nodes.core.errors import AsyncNodesError
 from async_nodes.core.ports import Ending
 from async_nodes.core.priority import LISTS
 from async_nodes.core.states import EventType
 from async_nodes.dispatch.celery_factory import make_app
 from async_nodes.dispatch.messages import templates
+from async_nodes.execution.job import job_of
+from async_nodes.nodes.registry import registry
 from async_nodes.settings import Settings
 from async_nodes.storage.celery_backend import RecordBackend, install
 from async_nodes.storage.keys import Keys
@@ -159,6 +162,19 @@ def test_kombu_can_put_a_message_back(store: RealStore, one_server: RedisServer)
 
     assert store.list_of("io.default") == [(task_id, 1)]
     made.close()
+
+
+def test_a_scope_travels_with_its_task_and_no_further(store: RealStore) -> None:
+    """A worker finds the scope the task was submitted in; the next task has its own or none."""
+    with scope(user="u1", plan={"tier": 2}):
+        private = {"node": "echo", "scope": current().to_headers()}
+        first = submit(store, private=json.dumps(private).encode())
+    second = submit(store)
+
+    found = [job_of(store.start(task_id), registry()).scope for task_id in (first, second)]
+    assert found[0].to_dict() == {"user": "u1", "plan": {"tier": 2}}
+    assert found[1].to_dict() == {}
+    assert current().to_dict() == {}
 
 
 # -- results ---------------------------------------------------------------------------------------

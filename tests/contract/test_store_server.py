@@ -330,8 +330,8 @@ def test_a_take_cut_off_is_sent_again_and_finds_its_claims(store: RealStore) -> 
     store.store._link = store.store._committer._link
     taken = store.take(["io.high", "io.default", "io.low"], 2, worker=WORKER)
 
-    assert sorted(claim.task_id for claim in taken.claims) == tasks[:2]
-    assert store.running(WORKER) == tasks[:2]
+    assert {claim.task_id for claim in taken.claims} == set(tasks[:2])
+    assert store.running(WORKER) == sorted(tasks[:2])
     assert len({claim.fence for claim in taken.claims}) == 2
     assert store.list_of("io.default") == [(tasks[2], 1)]
 
