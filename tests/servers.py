@@ -90,6 +90,18 @@ class RedisServer:
             assert time.monotonic() < until, log.read_text()[-2000:]
             time.sleep(0.01)
 
+    def settle(self, seconds: float = 5.0) -> None:
+        """Wait until what was acknowledged has reached the kernel.
+
+        While a flush to a busy disk is under way Redis holds the next write back, up to two
+        seconds; a crash in that moment loses acknowledged writes, whatever we do.
+        """
+        until = time.monotonic() + seconds
+        with self.client() as client:
+            while client.info("persistence").get("aof_buffer_length", 0):
+                assert time.monotonic() < until, "the append-only file is not written"
+                time.sleep(0.01)
+
     def kill(self) -> None:
         """End the process as a crash would."""
         if self._process is not None:

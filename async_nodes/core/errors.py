@@ -3,8 +3,9 @@
 An entry feeds the HTTP problem, the command line, the record of a failed task and the docs.
 
     AsyncNodesError            anything of ours that a person may meet; carries a catalogue entry
-    ├── TerminalError          raised by a node: never try again
-    └── RetryableError         raised by a node: try again under the retry policy
+    └── NodeError              raised by a node; its code may be the node's own
+        ├── TerminalError      never try again
+        └── RetryableError     try again under the retry policy
     TaskCancelled              thrown *into* a running body by a cancel (BaseException)
     AttemptTimeout             thrown *into* a running body by its time-out (BaseException)
 """
@@ -491,7 +492,7 @@ class AsyncNodesError(Exception):
         retry_after: float | None = None,
         **extra: Any,
     ) -> None:
-        self.kind = CATALOGUE[code]
+        self.kind = self._kind_of(code)
         self.code = code
         self.status = self.kind.status
         self.detail = detail or self.kind.title
@@ -500,13 +501,25 @@ class AsyncNodesError(Exception):
         self.extra = extra
         super().__init__(self.detail)
 
+    @classmethod
+    def _kind_of(cls, code: str) -> ErrorKind:
+        return CATALOGUE[code]
+
     @property
     def retryable(self) -> bool:
         """Tell whether trying again may help."""
         return self.kind.retryable
 
 
-class TerminalError(AsyncNodesError):
+class NodeError(AsyncNodesError):
+    """Fail an attempt with a code of the catalogue or one of the node's own."""
+
+    @classmethod
+    def _kind_of(cls, code: str) -> ErrorKind:
+        return CATALOGUE.get(code, CATALOGUE["node_failed"])
+
+
+class TerminalError(NodeError):
     """Fail the task at once: raised by a node that knows a retry cannot help."""
 
     def __init__(self, message: str, *, code: str = "node_failed", **extra: Any) -> None:
@@ -518,12 +531,12 @@ class TerminalError(AsyncNodesError):
         return False
 
 
-class RetryableError(AsyncNodesError):
+class RetryableError(NodeError):
     """Try the task again under its retry policy.
 
     Args:
         message: what went wrong.
-        code: a key of `CATALOGUE`.
+        code: a key of `CATALOGUE`, or a code of the node's own.
         retry_after: seconds before which no new attempt starts (a server's Retry-After).
 
     """

@@ -84,3 +84,11 @@ def test_what_is_thrown_into_a_body_passes_its_own_handlers(kind: type[BaseExcep
 
     with pytest.raises(kind):
         careless()
+
+
+@pytest.mark.parametrize("kind", [TerminalError, RetryableError])
+def test_a_node_may_bring_a_code_of_its_own(kind: type[AsyncNodesError]) -> None:
+    """An unknown code stays as it is and is otherwise an ordinary failure of a node."""
+    error = kind("the card was declined", code="card_declined")
+    assert (error.code, error.status) == ("card_declined", CATALOGUE["node_failed"].status)
+    assert error.retryable is (kind is RetryableError)
