@@ -15,8 +15,9 @@ from collections.abc import Callable
 from email import errors
 from email.message import Message
 from time import monotonic, time
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple
 
+from gevent.hub import get_hub
 from gevent.pywsgi import Input, WSGIHandler, WSGIServer, format_date_time
 
 from async_nodes.access import problems
@@ -30,6 +31,9 @@ MAX_HEADERS: Final = 100
 IDLE_SECONDS: Final = 75.0
 """How long a connection may rest between two requests."""
 
+SWEEP_SECONDS: Final = 5.0
+"""How often the server looks for connections that rest too long."""
+
 STALL_SECONDS: Final = 30.0
 """How long a client may take for its next bytes within a request, or to take ours."""
 
@@ -41,8 +45,6 @@ _JOINED: Final = 64 << 10
 MAX_LOGGED: Final = 200
 
 log = logging.getLogger(__name__)
-
-Received = TypeVar("Received")
 
 
 class Answer(NamedTuple):
@@ -141,26 +143,34 @@ class Handler(WSGIHandler):
 
     def read_requestline(self) -> str:
         """Wait for the next request."""
-        line: str = self._idle_until(super().read_requestline)
-        return line
-
-    def _idle_until(self, arrival: Callable[[], Received]) -> Received:
-        """Return what arrives; this is where a connection is idle."""
-        self.server.idle.add(self)
+        self.server.idle[self] = monotonic()
         try:
             self.socket.settimeout(IDLE_SECONDS)
-            received = arrival()
+            line: str = super().read_requestline()
         finally:
-            self.server.idle.discard(self)
+            del self.server.idle[self]
         self.socket.settimeout(STALL_SECONDS)
-        return received
+        return line
+
+    def _rest(self) -> None:
+        """Wait for the first bytes of a request; this is where most connections are idle.
+
+        The server's sweep ends what rests too long: a timer for each request would cost more.
+        """
+        self.server.idle[self] = monotonic()
+        try:
+            self.socket.settimeout(None)
+            self.rfile.peek()
+        finally:
+            del self.server.idle[self]
+        self.socket.settimeout(STALL_SECONDS)
 
     def handle_one_request(self) -> Any:
         """Serve one request; what never reaches the app is refused with a problem, too."""
         lane = self.server.lane
         if lane is not None:
             if self.rfile.empty:
-                self._idle_until(self.rfile.peek)
+                self._rest()
             answer = None if self.server.stopping else lane(self.rfile)
             if isinstance(answer, Answer):
                 return self._send(answer)
@@ -286,14 +296,28 @@ class Server(WSGIServer):
     ) -> None:
         super().__init__(address, app, log=None, error_log=log, **options)
         self.lane = lane
-        self.idle: set[Handler] = set()
+        self.idle: dict[Handler, float] = {}
         self.stopping = False
+        self._sweeper: Any = None
 
     def init_socket(self) -> None:
         """Listen without Nagle's delay, which connections inherit on most systems."""
         super().init_socket()
         if self.socket.family in (socket.AF_INET, socket.AF_INET6):
             self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+    def start(self) -> None:
+        """Accept connections, and end those that rest too long."""
+        super().start()
+        self._sweeper = get_hub().loop.timer(SWEEP_SECONDS, SWEEP_SECONDS, ref=False)
+        self._sweeper.start(self._sweep)
+
+    def stop(self, timeout: float | None = None) -> None:
+        """End; requests that run may take `timeout` seconds."""
+        if self._sweeper is not None:
+            self._sweeper.close()
+            self._sweeper = None
+        super().stop(timeout)
 
     def update_environ(self) -> None:
         """Name the server by its address: a look-up in DNS would only cost time."""
@@ -307,7 +331,15 @@ class Server(WSGIServer):
 
     def close_idle(self) -> None:
         """Close the connections that wait for a next request."""
-        for handler in list(self.idle):
+        self._close(list(self.idle))
+
+    def _sweep(self) -> None:
+        """Close what has been idle for too long; called by the loop, and does not wait."""
+        long_ago = monotonic() - IDLE_SECONDS
+        self._close([handler for handler, since in self.idle.items() if since < long_ago])
+
+    def _close(self, handlers: list[Handler]) -> None:
+        for handler in handlers:
             try:
                 handler.socket.shutdown(socket.SHUT_RD)
             except OSError:
