@@ -71,10 +71,10 @@ class Installation:
         self._lists: list[str] = []
         self._child: Any = None
         self._task = self._declare()
-        signals.celeryd_init.connect(self._on_init, weak=False)
-        signals.celeryd_after_setup.connect(self._on_setup, weak=False)
-        signals.worker_ready.connect(self._on_ready, weak=False)
-        signals.worker_process_init.connect(self._on_child, weak=False)
+        signals.celeryd_init.connect(_or_end(self._on_init), weak=False)
+        signals.celeryd_after_setup.connect(_or_end(self._on_setup), weak=False)
+        signals.worker_ready.connect(_or_end(self._on_ready), weak=False)
+        signals.worker_process_init.connect(_or_end(self._on_child), weak=False)
         signals.worker_shutting_down.connect(self._on_stopping, weak=False)
         signals.worker_shutdown.connect(self._on_stopped, weak=False)
 
@@ -104,12 +104,8 @@ class Installation:
         concurrency = int(
             options.get("concurrency") or conf.worker_concurrency or os.cpu_count() or 1
         )
-        try:
-            green = is_green(pool)
-            check_settings(conf, green=green, concurrency=concurrency)
-        except AsyncNodesError as error:
-            # Celery logs an Exception of a signal's receiver and starts all the same.
-            raise SystemExit(f"error: {error.detail} [{error.code}]") from None
+        green = is_green(pool)
+        check_settings(conf, green=green, concurrency=concurrency)
         ledger.install()
         conf.worker_consumer = "async_nodes.execution.consumer:Consumer"
         self._slots = concurrency
@@ -261,6 +257,25 @@ class Installation:
         )
         keeper.start()
         self._worker = Worker(kind, pool, keeper, cancels)
+
+
+def _or_end(receiver: Callable[..., None]) -> Callable[..., None]:
+    """Return a receiver whose failure ends the process.
+
+    Celery logs what a receiver raises and goes on; a worker that was set up by half would hold a
+    lease and run nothing.
+    """
+
+    def receive(**given: Any) -> None:
+        try:
+            receiver(**given)
+        except AsyncNodesError as error:
+            raise SystemExit(f"error: {error.detail} [{error.code}]") from None
+        except Exception as error:  # whatever it is, Celery would log it and go on
+            _log.exception("The worker cannot start", extra={"action": "worker_broken"})
+            raise SystemExit(f"error: unexpected {type(error).__name__}: {error}") from error
+
+    return receive
 
 
 def io_strategy(task: Any, app: Celery, consumer: Any, **_: object) -> Callable[..., None]:
