@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import _thread
 import logging
+import multiprocessing
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -153,6 +154,8 @@ class Installation:
 
         set_title("async-nodes worker cpu child")
         os.nice(NICENESS)
+        # Celery's children are daemons, which may have no children; a body may compute in several.
+        multiprocessing.current_process()._config["daemon"] = False  # type: ignore[attr-defined]  # noqa: SLF001
         self._worker = None
         self._child = Child(self._worker_id)
 

@@ -118,3 +118,10 @@ async def blocks_the_loop(seconds: float) -> None:
     import time
 
     time.sleep(seconds)  # noqa: ASYNC251 - the point of this node
+
+
+@node("rude.processes_cpu", kind="cpu")
+def compute_in_processes(numbers: list[int]) -> list[int]:
+    """Compute in processes of its own."""
+    with multiprocessing.get_context("fork").Pool(2) as pool:
+        return pool.map(abs, numbers)
