@@ -35,7 +35,7 @@ def test_a_fork_that_returns_from_its_body_ends_there(
 def test_a_cpu_body_may_compute_in_processes_of_its_own(
     new_stack: Callable[..., Stack],
 ) -> None:
-    """multiprocessing works, though Celery's children are daemons."""
+    """Multiprocessing works, though Celery's children are daemons."""
     stack = new_stack(environ={"ASYNC_NODES_IMPORTS": "tests.faults.rude_nodes"})
     task_id = stack.submit("rude.processes_cpu", {"numbers": [-1, 2, -3]})
     assert stack.wait_all([task_id], 10.0)[0]["output"] == [1, 2, 3]
