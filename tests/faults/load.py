@@ -186,11 +186,25 @@ def ms(text: str) -> int:
     return round(datetime.fromisoformat(text).timestamp() * 1000)
 
 
-def starts_after(records: list[dict[str, Any]], outcome: str) -> list[float]:
-    """Return when attempts started, in epoch seconds, that follow one with such an outcome."""
+def starts_after(
+    records: list[dict[str, Any]], outcome: str, *, moment: str = "started_at"
+) -> list[float]:
+    """Return when attempts started, in epoch seconds, that follow one with such an outcome.
+
+    Args:
+        records: of tasks.
+        outcome: of the attempt before.
+        moment: ``queued_at`` for when they were put into the list again.
+
+    """
     return [
-        ms(after["started_at"]) / 1000
+        ms(after[moment]) / 1000
         for record in records
         for before, after in zip(record["attempts"], record["attempts"][1:], strict=False)
         if before["outcome"] == outcome
     ]
+
+
+def measured(sentence: str) -> None:
+    """Tell a figure to whoever runs the tests with -rP."""
+    print(sentence)  # noqa: T201 - that is how pytest shows it
