@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from itertools import count, pairwise
+from itertools import accumulate, count, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,7 @@ __all__ = ["_web_log", "_web_process", "hand", "web"]
 
 TRACE = b"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 CUT_OFF = b"cut off"
+KEY = b"@@KEY@@"  # as long as what replaces it
 _numbers = count(1)
 
 
@@ -121,12 +122,14 @@ def masked(received: bytes, sent: bytes) -> bytes:
 
 
 def assert_same(pair: Pair, pieces: Sequence[bytes]) -> bytes:
-    """Send the same to both and compare; ``@KEY@`` is a new Idempotency-Key on each side."""
+    """Send the same to both and compare; ``@@KEY@@`` is a new Idempotency-Key on each side."""
     number = b"%06d" % next(_numbers)
     answers = []
     for side, process in ((b"L", pair.lane), (b"P", pair.plain)):
-        sent = [piece.replace(b"@KEY@", side + number) for piece in pieces]
-        answer = masked(exchange(process, sent), b"".join(sent))
+        sent = b"".join(pieces).replace(KEY, side + number)
+        ends = list(accumulate(map(len, pieces), initial=0))
+        cut = [sent[start:end] for start, end in pairwise(ends)]
+        answer = masked(exchange(process, cut), sent)
         if not own_keys(b"".join(pieces)):
             answer = answer.replace(b"Idempotency-Replayed: true\r\n", b"")
         answers.append(answer)
@@ -136,7 +139,9 @@ def assert_same(pair: Pair, pieces: Sequence[bytes]) -> bytes:
 
 def own_keys(sent: bytes) -> bool:
     """Tell whether every key is one that the other side does not send."""
-    return sent.lower().count(b"idempotency") == sent.count(b"Key: @KEY@") + sent.count(b'"@KEY@"')
+    return sent.lower().count(b"idempotency") == sent.count(b"Key: @@KEY@@") + sent.count(
+        b'"@@KEY@@"'
+    )
 
 
 def poll(task_id: str, *lines: bytes) -> bytes:
@@ -158,7 +163,7 @@ LINES = [
     b"Accept-Language: zh-CN", b"accept-language: en", b"Connection: keep-alive",
     b"Connection: close", b"Authorization: Bearer abc", b"Authorization: Basic abc",
     b'If-None-Match: "1"', b'If-None-Match: W/"3", "1"', b"If-None-Match: *", b"if-none-match: x",
-    b"Idempotency-Key: @KEY@", b'Idempotency-Key: "@KEY@"', b'Idempotency-Key: "',
+    b"Idempotency-Key: @@KEY@@", b'Idempotency-Key: "@@KEY@@"', b'Idempotency-Key: "',
     b"X-Request-ID: r-1", b"X-Request-ID: r 1", b"traceparent: " + TRACE, b"traceparent: 00-bad",
     b"TraceParent:" + TRACE,
     b"Origin: http://localhost", b"Origin: https://evil.example", b"Sec-Fetch-Site: cross-site",
@@ -173,7 +178,7 @@ ORDINARY = [
     b"User-Agent: curl/8.5.0", b"Accept: */*", b"accept: application/json",
     b"Accept-Encoding: gzip", b"accept-language: en", b"Connection: keep-alive",
     b"X-Request-ID: r-1", b'If-None-Match: "3"', b'if-none-match: W/"3", "1"',
-    b"traceparent: " + TRACE, b"Idempotency-Key: @KEY@",
+    b"traceparent: " + TRACE, b"Idempotency-Key: @@KEY@@",
 ]  # fmt: skip
 HOSTS = [b"localhost", b"localhost:8000", b"127.0.0.1", b"[::1]:80", b"LOCALHOST", b"evil.example",
          b"localhost:99999", b"localhost.", b"127.0.0.1.", b"[::1", b"a b", b""]  # fmt: skip
@@ -277,11 +282,11 @@ def test_every_outcome_of_the_lane_is_compared(pair: Pair) -> None:
     known = poll(pair.tasks["done"], b'If-None-Match: "3"')
     assert assert_same(pair, [known]).startswith(b"HTTP/1.1 304 NOT MODIFIED\r\n")
     assert assert_same(pair, [post()]).startswith(b"HTTP/1.1 202 ACCEPTED\r\n")
-    keyed = post(b'{"node":"echo","inputs":{"a":1}}', b"Idempotency-Key: @KEY@")
+    keyed = post(b'{"node":"echo","inputs":{"a":1}}', b"Idempotency-Key: @@KEY@@")
     both = assert_same(pair, [keyed * 2])
     assert both.count(b"HTTP/1.1 202") == 2
     assert both.count(b"Idempotency-Replayed: true") == 1
-    other = post(b'{"node":"echo","inputs":{"a":2}}', b"Idempotency-Key: @KEY@")
+    other = post(b'{"node":"echo","inputs":{"a":2}}', b"Idempotency-Key: @@KEY@@")
     assert b"HTTP/1.1 422" in assert_same(pair, [keyed + other])
 
 
