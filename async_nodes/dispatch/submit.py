@@ -15,6 +15,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 from async_nodes.core import strict_json
+from async_nodes.core.context import current
 from async_nodes.core.contracts import iso
 from async_nodes.core.ports import Submission, Tasks
 from async_nodes.core.priority import list_of
@@ -102,7 +103,7 @@ class Submitter:
             tenant: whose task it is.
             idempotency_key: the client's own name for this request, empty for none.
             traceparent: the caller's trace (W3C).
-            scope: values that travel with the task.
+            scope: values that travel with the task; those in force here when None.
 
         Raises:
             AsyncNodesError: ``not_json``, ``invalid_request``, ``invalid_inputs``,
@@ -119,7 +120,7 @@ class Submitter:
             default_timeout_ms=self._default_timeout_ms,
             idempotency=digest_of_key(tenant, idempotency_key) if idempotency_key else "",
             traceparent=traceparent,
-            scope=scope,
+            scope=current().to_headers() if scope is None else scope,
         )
         accepted = self._store.submit(submission)
         state = NodeState.PENDING

@@ -9,7 +9,7 @@ import logging
 import time
 from functools import cache
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, start_http_server
+from prometheus_client import CollectorRegistry, Gauge, Histogram, start_http_server
 
 _log = logging.getLogger(__name__)
 
@@ -33,12 +33,6 @@ _waited = Histogram(
     "Seconds from being claimable to being claimed",
     ["node"],
     buckets=_BUCKETS,
-    registry=REGISTRY,
-)
-_stalls = Counter(
-    "async_nodes_loop_stalls_total",
-    "Times a node held up the event loop of an I/O worker",
-    ["node"],
     registry=REGISTRY,
 )
 
@@ -72,11 +66,6 @@ class observe_attempt:  # noqa: N801 - reads as the statement it is
 def _series(node: str) -> tuple[Histogram, Histogram]:
     """Return a node's two series; finding them anew for each task costs more than observing."""
     return _runtime.labels(node), _waited.labels(node)
-
-
-def count_stall(node: str) -> None:
-    """Count one stall of the event loop."""
-    _stalls.labels(node).inc()
 
 
 def expose(port: int | None, *, host: str = "127.0.0.1") -> None:

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from async_nodes.core.context import scope
 from async_nodes.core.errors import AsyncNodesError
 from async_nodes.core.ids import IdSource
 from async_nodes.core.ports import Accepted, Submission
@@ -402,3 +403,10 @@ def test_every_field_has_a_schema_and_a_place() -> None:
     assert list(FIELDS)[:2] == ["node", "inputs"]
     for field in FIELDS.values():
         assert "type" in field.schema or "oneOf" in field.schema
+
+
+def test_the_scope_in_force_travels_with_the_task(submitter: Submitter, store: Store) -> None:
+    """What a caller has put into its scope reaches the worker, without being handed over by name."""
+    with scope(user="u1"):
+        submitter.submit(body(), tenant="default")
+    assert json.loads(store.rows[0].private)["scope"] == {"user": "u1"}
