@@ -406,7 +406,7 @@ def test_every_field_has_a_schema_and_a_place() -> None:
 
 
 def test_the_scope_in_force_travels_with_the_task(submitter: Submitter, store: Store) -> None:
-    """What a caller has put into its scope reaches the worker, without being handed over by name."""
+    """What a caller has put into its scope reaches the worker without being handed over."""
     with scope(user="u1"):
         submitter.submit(body(), tenant="default")
     assert json.loads(store.rows[0].private)["scope"] == {"user": "u1"}
