@@ -68,9 +68,7 @@ def scripts_for(
             "redis_too_old", f"the server reports version {version[0]}.{version[1]}"
         )
     if "redis_mode:cluster" in info:
-        raise AsyncNodesError(
-            "unsupported_store", "Redis Cluster is not supported: use one server"
-        )
+        raise AsyncNodesError("unsupported_store", "Redis Cluster is not supported: use one server")
     return render(keys, messages, gate_limit=gate_limit, allow_oom=version >= ALLOW_OOM_SINCE)
 
 

@@ -63,7 +63,7 @@ class ChannelLog:
         return [said.at for said in self.of(task_id) if said.type == kind]
 
     def ends(self, task_id: str) -> int:
-        """Return how many terminal events an ended task has had; the last ones may be on the way."""
+        """Return how many terminal events an ended task has had, the latest included."""
         until = time.monotonic() + 1.0
         while not self.times(task_id, "done") and time.monotonic() < until:
             time.sleep(0.01)

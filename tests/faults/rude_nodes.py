@@ -124,7 +124,5 @@ async def blocks_the_loop(seconds: float) -> None:
 @node("rude.processes_cpu", kind="cpu")
 def compute_in_processes(numbers: list[int]) -> list[int]:
     """Compute in processes of its own."""
-    import multiprocessing
-
     with multiprocessing.get_context("fork").Pool(2) as pool:
         return pool.map(abs, numbers)
