@@ -138,6 +138,8 @@ class Handler(WSGIHandler):
     def MessageClass(self, *args: Any) -> Any:  # noqa: N802 - pywsgi's name
         """Read the headers within the bound."""
         headers = super().MessageClass(Head(self.rfile), *args[1:])
+        if not self.requestline.isascii():
+            raise HeadError("the request line has bytes that are not ASCII: percent-encode them")
         check_framing(headers)
         return headers
 

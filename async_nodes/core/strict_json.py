@@ -35,6 +35,10 @@ MAX_DIGITS: Final = 400
 # What might be a lone surrogate, a float beyond double or a long number. A text without it has no
 # number of more than 400 digits or of more than 10^300: each run of digits is below 200 long.
 _SUSPECT = re.compile(rb"\\u[dD][89a-fA-F]|[0-9]{200}|[eE]\+?[0-9]{3}")
+# The same with every digit as 0 and e and d in lower case: searched for as plain text, which takes
+# a tenth of the time, it finds all of them, and a little more that the pattern then refutes.
+_ALIKE = bytes.maketrans(b"123456789ED", b"000000000ed")
+_TRACES = (b"0" * 200, b"e000", b"e+000", b"\\ud")
 
 # Possessive repeats (Python 3.11): no backtracking, whatever the text.
 _SPACE = re.compile(r"[ \t\n\r]*+")
@@ -99,8 +103,13 @@ def _may_exceed(raw: bytes, limits: tuple[int, int, int]) -> bool:
         opened > max_depth
         or opened + raw.count(b",") > max_members
         or max_digits < MAX_DIGITS
-        or _SUSPECT.search(raw) is not None
+        or _is_suspect(raw)
     )
+
+
+def _is_suspect(raw: bytes) -> bool:
+    alike = raw.translate(_ALIKE)
+    return any(trace in alike for trace in _TRACES) and _SUSPECT.search(raw) is not None
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -45,3 +45,17 @@ def test_a_head_that_leaves_the_end_of_its_body_in_doubt_is_refused(
     received = raw_exchange(web, head + framing + b"\r\n" + body + SMUGGLED)
     assert problem_in(received)["code"] == "bad_request"
     assert received.count(b"HTTP/1.1 ") == 1
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        pytest.param(b"/v1/tasks/t_00000000000000000000000000?x\xe9=1", id="in the query"),
+        pytest.param(b"/v1/nodes/\xff", id="in the path"),
+        pytest.param(b"/v1/nodes?\xc3\xa9=%C3", id="UTF-8 as it is"),
+    ],
+)
+def test_a_request_line_that_is_not_ascii_is_refused(web: Web, target: bytes) -> None:
+    """Bytes beyond ASCII must be percent-encoded; a raw one is the client's fault, not ours."""
+    received = raw_exchange(web, b"GET " + target + b" HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+    assert problem_in(received)["code"] == "bad_request"

@@ -19,6 +19,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from async_nodes.core import strict_json
 from async_nodes.core.errors import AsyncNodesError
 from async_nodes.core.strict_json import dumps, loads, pointer_to
 
@@ -261,3 +262,15 @@ def test_a_bottomless_result_is_refused_without_exhausting_the_stack() -> None:
     assert "deeper" in unfit(deep).detail
     while deep:  # taken apart by hand: freeing it recursively is not this test's matter
         deep = deep.pop()
+
+
+@given(
+    st.lists(
+        st.sampled_from(
+            ["1", "0", "9", "e", "E", "+", "-", "d", "D", "8", "\\u", "f", " ", "9" * 199]
+        )
+    ).map(lambda parts: "".join(parts).encode())
+)
+def test_the_quick_look_for_suspects_is_the_pattern(raw: bytes) -> None:
+    """The plain search in front of the pattern changes no answer."""
+    assert strict_json._is_suspect(raw) is (strict_json._SUSPECT.search(raw) is not None)
