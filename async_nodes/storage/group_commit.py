@@ -13,6 +13,8 @@ from typing import Any
 
 import gevent
 from gevent.event import Event
+from gevent.hub import get_hub
+from greenlet import getcurrent
 
 from async_nodes.storage.commit import (
     Link,
@@ -62,6 +64,8 @@ class GroupCommit:
         self._waiting = 0
         self._work = Event()
         self._flusher: gevent.Greenlet | None = None
+        self._hub = get_hub()
+        self._answered: list[Pending] = []
         self.flushes = 0
         self.rows = 0
 
@@ -76,20 +80,23 @@ class GroupCommit:
         """
         if self._waiting >= MAX_WAITING:
             raise StoreBusy(f"{self._waiting} rows wait for the store")
-        pending = Pending(script, row, time.monotonic() + patience, _size(row), waiter=Event())
+        until = time.monotonic() + patience
+        pending = Pending(script, row, until, _size(row), waiter=getcurrent())
         self._waiting += 1
         self._queues[script].append(pending)
         self._start()
-        # The flusher answers within patience plus one flush; the margin only guards against a
-        # flusher that died.
-        if not pending.waiter.wait(patience + 2 * self._flush_timeout):
-            raise StoreUnavailable("the store's flusher does not answer")
+        try:
+            # No timer: the flusher answers every row within its patience and one flush.
+            self._hub.switch()
+        finally:
+            pending.waiter = None  # killed or answered: whoever comes later finds nobody to wake
         return verdict_of(pending.reply)
 
     def _start(self) -> None:
         if self._flusher is None or self._flusher.dead:
             self._flusher = gevent.spawn(self._run)
-        self._work.set()
+        if not self._work.is_set():
+            self._work.set()
 
     def _run(self) -> None:
         pause = _PAUSE_FIRST
@@ -141,7 +148,16 @@ class GroupCommit:
     def _answer(self, pending: Pending, reply: object) -> None:
         self._waiting -= 1
         pending.reply = reply
-        pending.waiter.set()
+        if not self._answered:
+            self._hub.loop.run_callback(self._wake)
+        self._answered.append(pending)
+
+    def _wake(self) -> None:
+        """Go on with everybody who has an answer; runs in the hub, once for a whole flush."""
+        answered, self._answered = self._answered, []
+        for pending in answered:
+            if pending.waiter is not None:
+                pending.waiter.switch()
 
     def _put_back(self, batches: list[list[Pending]], error: StoreUnavailable) -> None:
         now = time.monotonic()
