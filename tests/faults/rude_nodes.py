@@ -97,8 +97,6 @@ def fork_cpu(seconds: float = 0.1) -> str:
 @node("rude.process")
 def process(path: str, seconds: float = 1.0) -> int | None:
     """Let a forked process of `multiprocessing` wait and write."""
-    import multiprocessing
-
     child = multiprocessing.get_context("fork").Process(target=_write_late, args=(path, seconds))
     child.start()
     child.join()
