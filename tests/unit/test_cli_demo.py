@@ -160,10 +160,9 @@ def test_the_table_and_its_sum() -> None:
         "test.fail  + Succeeded      30   1,100+  1,530         5    1,500   fine",
         "------------------------------------------------------------------",
         "sum                                                   10    3,500",
-        (
-            "times in ms; + pause before the retry: test.fail 400; * measured by a blocking call "
-            "beside it, the others are running time and pauses"
-        ),
+        "times in ms",
+        "+ pause before the retry: test.fail 400",
+        "* measured by a blocking call beside it; the others: running time and pauses",
     ]
     assert report.verdict([chat, fail]) == (
         "The callers were answered in 10 ms; blocking calls would have cost them 3,500 ms, "

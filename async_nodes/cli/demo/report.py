@@ -117,7 +117,7 @@ def table(rows: Sequence[Row], terminal: Terminal) -> list[str]:
         ),
         terminal.line([(rule, "dim")]),
         terminal.line([(_aligned(last, widths), "bold")]),
-        terminal.line([(_legend(rows), "dim")]),
+        *(terminal.line([(text, "dim")]) for text in _legend(rows)),
     ]
 
 
@@ -138,7 +138,7 @@ def verdict(rows: Sequence[Row]) -> str:
     )
 
 
-def _legend(rows: Sequence[Row]) -> str:
+def _legend(rows: Sequence[Row]) -> list[str]:
     parts = [tr("times in ms", "单位:毫秒")]
     if any(row.pause >= 1 for row in rows):
         pauses = ", ".join(f"{row.node} {_shown(row.pause)}" for row in rows if row.pause >= 1)
@@ -146,11 +146,11 @@ def _legend(rows: Sequence[Row]) -> str:
     if any(row.is_measured for row in rows):
         parts.append(
             tr(
-                "* measured by a blocking call beside it, the others are running time and pauses",
+                "* measured by a blocking call beside it; the others: running time and pauses",
                 "* 由并行的阻塞调用实测,其余为运行时间加等待",
             )
         )
-    return "; ".join(parts)
+    return parts
 
 
 def _aligned(cells: Sequence[str], widths: Sequence[int]) -> str:
