@@ -55,7 +55,6 @@ class Reason(StrEnum):
     POISON = "poison"
     UNDISPATCHED = "undispatched"
     WAITING = "waiting"
-    PARKED = "parked"
 
 
 class Outcome(StrEnum):

@@ -42,6 +42,8 @@ PAGE = 500
 FENCE_LENGTH, WORKER_LENGTH = 16, 40
 LEDGER_AGE_SECONDS = 60
 TAKE_PAUSE = 0.1
+ASK_AGAIN_WITHIN = 0.1
+"""Seconds within which a read may fail and still be tried a second time."""
 
 WEB_PATIENCE = 0.8
 """Seconds a request waits for the store before it answers 503."""
@@ -131,13 +133,26 @@ class RedisStore:
 
     def read(self, task_id: str) -> layout.Document | None:
         """Return a task as stored, or None."""
-        raw = self._link.call("GET", self.keys.task(task_id))
+        raw = self._get(task_id)
         return layout.parse(raw) if raw else None
 
     def glance(self, task_id: str) -> layout.Glance | None:
         """Return what a read of a task shows, or None."""
-        raw = self._link.call("GET", self.keys.task(task_id))
+        raw = self._get(task_id)
         return layout.glance(raw) if raw else None
+
+    def _get(self, task_id: str) -> bytes | None:
+        key = self.keys.task(task_id)
+        began = time.monotonic()
+        try:
+            raw: bytes | None = self._link.call("GET", key)
+        except StoreUnavailable:
+            # A connection that was cut under the question: asking again costs nothing. One that
+            # hangs has used up what a caller can wait.
+            if time.monotonic() - began > ASK_AGAIN_WITHIN:
+                raise
+            raw = self._link.call("GET", key)
+        return raw
 
     def claim(self, task_id: str, dispatch: int, *, worker: str, fence: str) -> Claim | Refused:
         """Turn a message into the right to run its task once.
