@@ -1,4 +1,4 @@
-"""What the adapter itself decides: little, so little is here; the store's promises are contracts."""
+"""What the adapter decides by itself, which is little; what the store promises is a contract."""
 
 from __future__ import annotations
 
