@@ -13,8 +13,19 @@ PAUSE_STEP, PAUSE_MOST = 1.0, 3.0
 """Seconds between two tries to reach the broker; Celery's pauses grow to 30."""
 
 
+LISTEN_MOST = 0.5
+"""Seconds for which a loop of greenlets waits for messages before it sees that it is to stop."""
+
+
 class Consumer(CelerysConsumer):
-    """Come back soon after an outage."""
+    """Come back soon after an outage, and stop soon."""
+
+    def connect(self) -> Any:
+        """Connect to the broker."""
+        connection = super().connect()
+        if self.hub is None:
+            connection.drain_events = functools.partial(_drain, connection.drain_events)
+        return connection
 
     def ensure_connected(self, conn: Any) -> Any:
         """Wait until the broker answers."""
@@ -32,3 +43,7 @@ class Consumer(CelerysConsumer):
             # Of a default that we have set: leases decide about tasks, not the connection.
             warnings.simplefilter("ignore", CPendingDeprecationWarning)
             super().on_connection_error_after_connected(exc)
+
+
+def _drain(drain_events: Any, timeout: float | None = None, **kwargs: Any) -> Any:
+    return drain_events(timeout=min(timeout or LISTEN_MOST, LISTEN_MOST), **kwargs)

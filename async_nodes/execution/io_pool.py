@@ -263,9 +263,9 @@ class IoPool:
         if self._draining:
             return
         self._draining = True
+        until = time.monotonic() + seconds
         if self.intake is not None:
             self.intake.stop()
-        until = time.monotonic() + seconds
         while self._running and time.monotonic() < until:
             gevent.sleep(0.05)
         if self._running:
