@@ -6,7 +6,7 @@ import asyncio
 import os
 from typing import TYPE_CHECKING, Any
 
-from async_nodes import TerminalError, node
+from async_nodes import RetryableError, TerminalError, node
 from async_nodes.core.context import current
 
 if TYPE_CHECKING:
@@ -28,11 +28,20 @@ def clean_up(ctx: NodeContext, record: dict[str, Any]) -> None:
 
 
 @node("probe.compensated", compensate=clean_up)
-def compensated(ctx: NodeContext, path: str, *, seconds: float = 0.0, fail: bool = True) -> str:
+def compensated(
+    ctx: NodeContext,
+    path: str,
+    *,
+    seconds: float = 0.0,
+    fail: bool = True,
+    retry_after: float | None = None,
+) -> str:
     """Wait, then fail or return; its clean-up writes to a file."""
     import time
 
     time.sleep(seconds)
+    if retry_after is not None:
+        raise RetryableError("later, on request", retry_after=retry_after)
     if fail:
         raise TerminalError("failed on request")
     return "fine"

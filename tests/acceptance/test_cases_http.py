@@ -139,7 +139,7 @@ def test_the_same_key_many_times_is_one_task(stack: Stack) -> None:
         replies.append(stack.client.post("echo", {"text": "once"}, headers=headers))
         stack.client.close()
 
-    threads = [threading.Thread(target=post) for _ in range(20)]
+    threads = [threading.Thread(target=post, daemon=True) for _ in range(20)]
     for thread in threads:
         thread.start()
     for thread in threads:

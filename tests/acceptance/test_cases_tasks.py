@@ -142,7 +142,7 @@ def test_a_burst_of_mixed_tasks_runs_each_once(stack: Stack, tmp_path: Path) -> 
             ids.append(stack.submit("test.emit", {"n": 3, "text": str(number)}))
         stack.client.close()
 
-    threads = [threading.Thread(target=client, args=(n,)) for n in range(5)]
+    threads = [threading.Thread(target=client, args=(n,), daemon=True) for n in range(5)]
     for thread in threads:
         thread.start()
     for thread in threads:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from async_nodes.core.machine import SUSPECT_LOSSES, Event, replay, submitted
+from async_nodes.core.machine import POISON_DEATHS, Event, replay, submitted
 from async_nodes.core.states import EventType, Outcome
 from async_nodes.storage.layout import Document
 from tests.acceptance.stack import RECOVERY, Stack
@@ -53,7 +53,8 @@ class Load:
     def start(self) -> None:
         """Start the clients."""
         self._threads = [
-            threading.Thread(target=self._client, args=(n,)) for n in range(self.clients)
+            threading.Thread(target=self._client, args=(n,), daemon=True)
+            for n in range(self.clients)
         ]
         for thread in self._threads:
             thread.start()
@@ -146,6 +147,7 @@ def check_replay(document: Document | None) -> None:
     first = submitted(int(document.created_at))
     events: list[Event] = []
     version = 1
+    lost = [entry for entry in record["attempts"] if entry["outcome"] == "lost"]
     for entry in record["attempts"]:
         queued, started, ended = entry["versions"]
         if queued > version:
@@ -157,8 +159,8 @@ def check_replay(document: Document | None) -> None:
         if kind is EventType.CANCEL and between:
             between[-1] = EventType.CANCEL_ASKED
         events += [Event(type_, ms(entry["started_at"])) for type_ in between]
-        lost = [e for e in events if e.type is EventType.LOST]
-        isolated = record["reason"] == "poison" and len(lost) >= SUSPECT_LOSSES
+        # Deaths in a process of its own make a poison; which ones they were makes no difference.
+        isolated = record["reason"] == "poison" and entry in lost[-POISON_DEATHS:]
         events.append(Event(kind, ms(entry["finished_at"]), due=1, isolated=isolated))
         version = ended
     last = replay(first, events)
