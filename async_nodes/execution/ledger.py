@@ -1,8 +1,9 @@
-"""kombu's ledger of popped messages, made to survive the end of its connection.
+"""kombu's ledger of popped messages, made to survive what happens to Redis.
 
 kombu 5.7 tries to put unacknowledged messages back through a connection that is closed already,
-stumbles over its own missing pieces, and takes the worker with it. Nothing has to be put back in
-that case: leases recover what was running, the sweep what was waiting.
+and writes to its ledger when Redis is full; it stumbles over either and takes the worker with it.
+Nothing depends on the ledger: leases recover what was running, the sweep what was waiting, and
+`tidy` clears what stays in here.
 """
 
 from __future__ import annotations
@@ -10,10 +11,11 @@ from __future__ import annotations
 from typing import Any
 
 from kombu.transport import redis, virtual
+from redis.exceptions import ResponseError
 
 
 class Ledger(redis.QoS):
-    """Forget messages quietly when their connection is gone."""
+    """Keep kombu's books where that is possible, and be quiet where it is not."""
 
     @property
     def is_cut(self) -> bool:
@@ -21,26 +23,44 @@ class Ledger(redis.QoS):
         transport = self.channel.connection
         return transport is None or transport.client is None
 
-    def restore_unacked(self, client: Any = None) -> Any:
-        """Put back what was not acknowledged, where that is possible."""
-        if self.is_cut:
-            self._delivered.clear()
-            return None
-        return super().restore_unacked(client)  # type: ignore[no-untyped-call]
+    def append(self, message: Any, delivery_tag: str) -> None:
+        """Write down a message that was popped."""
+        try:
+            redis.QoS.append(self, message, delivery_tag)
+        except ResponseError:  # out of memory
+            virtual.QoS.append(self, message, delivery_tag)
 
     def ack(self, delivery_tag: str) -> None:
-        """Take a message out of the ledger; `tidy` does it for those that stay."""
-        if self.is_cut:
-            virtual.QoS.ack(self, delivery_tag)
-        else:
-            super().ack(delivery_tag)  # type: ignore[no-untyped-call]
+        """Cross a message out."""
+        try:
+            if not self.is_cut:
+                redis.QoS.ack(self, delivery_tag)
+                return
+        except ResponseError:  # a full server refuses every transaction, this one too
+            pass
+        virtual.QoS.ack(self, delivery_tag)
 
     def reject(self, delivery_tag: str, requeue: bool = False) -> None:  # noqa: FBT001, FBT002
-        """Put a message back, or take it out."""
-        if self.is_cut:
-            virtual.QoS.ack(self, delivery_tag)
-        else:
-            super().reject(delivery_tag, requeue=requeue)  # type: ignore[no-untyped-call]
+        """Put a message back, or cross it out."""
+        try:
+            if not self.is_cut:
+                redis.QoS.reject(self, delivery_tag, requeue=requeue)
+                return
+        except ResponseError:
+            pass
+        virtual.QoS.ack(self, delivery_tag)
+
+    def restore_unacked(self, client: Any = None) -> None:
+        """Put back what was not acknowledged, at the end of a connection."""
+        try:
+            if not self.is_cut:
+                redis.QoS.restore_unacked(self, client)
+        except ResponseError:
+            pass
+        self._delivered.clear()
+
+    def restore_visible(self, *_: Any, **__: Any) -> None:
+        """Put nothing back because of its age: a lease tells better."""
 
 
 def install() -> None:

@@ -109,6 +109,9 @@ class Installation:
         check_settings(conf, green=green, concurrency=concurrency)
         ledger.install()
         conf.worker_consumer = "async_nodes.execution.consumer:Consumer"
+        # A server that changes its role, or is full, ends Celery's wait with an error of its own:
+        # no reason to end the worker.
+        conf.broker_channel_error_retry = True
         self._slots = concurrency
         self._worker_id = new_worker_id("io" if green else "cpu")
         if green:
