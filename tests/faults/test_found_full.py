@@ -30,17 +30,3 @@ def test_a_stream_waits_while_the_server_is_full(new_stack: Callable[..., Stack]
         assert (record["state"], record["attempt"]) == ("Succeeded", 1)
         chunks = stack.store.entries(task, after=(0, 0))
         assert len(chunks) == PIECES
-
-
-def test_a_worker_that_gives_up_says_so_with_its_status(new_stack: Callable[..., Stack]) -> None:
-    """Celery's own commands are refused by a full server: the worker ends, and not as if asked."""
-    stack = new_stack(io=0)
-    task = stack.submit("test.spin", {"seconds": 1.0})
-    time.sleep(0.5)
-    with stack.redis() as redis:
-        redis.config_set("maxmemory", "1mb")
-        stack.until(lambda: stack["cpu0"].status is not None, "the worker goes on", 20.0)
-        redis.config_set("maxmemory", "0")
-
-    assert stack["cpu0"].status != 0
-    assert stack.wait(task)["state"] == "Succeeded"

@@ -141,21 +141,45 @@ def test_a_hung_redis(new_stack: NewStack) -> None:
         assert stack[name].status is None
 
 
-def test_a_full_redis(new_stack: NewStack) -> None:
+@pytest.mark.parametrize("transport", ["stock", "fast"])
+def test_a_full_redis(new_stack: NewStack, transport: str) -> None:
     """Without memory nothing is accepted, but what runs can end; then all goes on."""
-    stack = new_stack(cpu=0)
-    running = stack.submit("test.sleep", {"seconds": 1.5})
-    stack.client.wait_running(running)
+    stack = new_stack(environ={"ASYNC_NODES_TRANSPORT": transport})
+    ids = [stack.submit(node, {"seconds": 1}) for node in ("test.sleep", "probe.sleep_cpu")]
+    ids += [stack.submit("probe.sleep_cpu", {"seconds": 0.1}) for _ in range(6)]
+    for task_id in ids[:2]:
+        stack.client.wait_running(task_id)
     with stack.redis() as client:
         client.config_set("maxmemory", "1")
         try:
-            replies = check_refused(stack, 2)
-            assert stack.wait(running, 5)["state"] == "Succeeded"
+            replies = check_refused(stack, 3)
+            assert {record["state"] for record in stack.wait_all(ids[:2], 5)} == {"Succeeded"}
         finally:
             client.config_set("maxmemory", "0")
     assert {reply.json["code"] for reply in replies} <= {"store_unavailable", "store_full"}
-    check_serves_again(stack, BOTH[:1])
-    check_all_ended(stack, [running])
+    check_serves_again(stack, BOTH)
+    check_all_ended(stack, ids)
+    for name in ("web", *stack.workers):
+        assert stack[name].status is None
+
+
+@pytest.mark.parametrize("transport", ["stock", "fast"])
+def test_a_redis_that_changes_its_role(new_stack: NewStack, transport: str) -> None:
+    """A server that is a replica for a while ends no worker; then all goes on."""
+    stack = new_stack(environ={"ASYNC_NODES_TRANSPORT": transport})
+    ids = [stack.submit(node, {"seconds": 1}) for node in ("test.sleep", "probe.sleep_cpu")]
+    for task_id in ids:
+        stack.client.wait_running(task_id)
+    with stack.redis() as client:
+        client.execute_command("REPLICAOF", "127.0.0.1", "1")
+        check_refused(stack, 3)
+        client.execute_command("REPLICAOF", "NO", "ONE")
+    took = check_serves_again(stack, BOTH)
+    measured(f"{transport}: served again {took:.2f} s after a change of roles")
+
+    check_all_ended(stack, ids)
+    for name in ("web", *stack.workers):
+        assert stack[name].status is None
 
 
 def test_a_stream_goes_on_after_redis_was_away(new_stack: NewStack) -> None:
