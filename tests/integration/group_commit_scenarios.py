@@ -117,7 +117,6 @@ def outage(server: RedisServer) -> None:
     first = tasks(1)[0]
     web.submit(first)
     claim = worker.claim(first.task_id, 1, worker=WORKER, fence="f" * 16)
-    server.settle()
     server.kill()
     result = gevent.spawn(worker.finish, first.task_id, claim.fence, COMPLETE)
     started = time.monotonic()
