@@ -7,6 +7,7 @@ not come back to Python is ended by the parent.
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,6 +23,12 @@ from async_nodes.nodes.invoke import invoke_async
 CANCEL_SIGNAL = signal.SIGUSR2
 
 
+def _forget_signals() -> None:
+    """Let a process that a body forks end at a SIGTERM like any other: it holds no task."""
+    for number in (CANCEL_SIGNAL, signal.SIGALRM, signal.SIGTERM):
+        signal.signal(number, signal.SIG_DFL)
+
+
 class PlainHost:
     """Run bodies in the main thread of a process."""
 
@@ -34,6 +41,7 @@ class PlainHost:
         signal.signal(CANCEL_SIGNAL, self._on_cancel)
         signal.signal(signal.SIGALRM, self._on_alarm)
         signal.signal(signal.SIGTERM, self._on_term)
+        os.register_at_fork(after_in_child=_forget_signals)
 
     @contextmanager
     def limit(self, seconds: float) -> Iterator[None]:
