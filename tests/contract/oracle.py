@@ -419,7 +419,7 @@ class Oracle:
         if task.queued == "out":
             self._push(task)
         else:
-            self._dispatch(task, front=event.type is _E.RELEASE)
+            self._dispatch(task, front=event.type in {_E.RELEASE, _E.LOST})
 
     def _dispatch(self, task: Task, *, front: bool = False) -> None:
         task.redispatched = 0

@@ -181,7 +181,8 @@ local function conclude(r, state, reason, outcome, err, progress, usage, output)
   emit(r, 'done', '{}')
 end
 
--- Go back from Running to Pending; `due` 0 dispatches at once.
+-- Go back from Running to Pending; `due` 0 dispatches at once, to the front of the list for a task
+-- that has waited its turn already and lost its process.
 local function give_back(r, reason, outcome, err, due, front)
   detach(r)
   bump(r)
@@ -227,7 +228,7 @@ local function lose(r, isolated)
     return 'deadline'
   end
   give_back(r, R_LOST, 'lost', problem('node_failed', 'WorkerLost',
-    'The process that ran the task ended', true), 0)
+    'The process that ran the task ended', true), 0, true)
   return 'lost'
 end
 
