@@ -149,7 +149,6 @@ def test_a_compensation_runs_after_failure_and_cancel(stack: Stack, tmp_path: Pa
         assert path.read_text().splitlines() == wanted
 
 
-@pytest.mark.xfail(strict=True, reason="no worker hears of a cancel during back-off")
 def test_a_compensation_runs_after_a_cancel_during_backoff(stack: Stack, tmp_path: Path) -> None:
     """What an earlier attempt did is cleaned up when the task is cancelled before the next."""
     path = tmp_path / "trace"

@@ -280,6 +280,8 @@ class Oracle:
         if task.snap.state is NodeState.PENDING:
             event = Event(_E.CANCEL, self._clock())
             self._happen(task, event, Payload(error=cancelled_error(stopped=True)))
+            if task.snap.attempt:
+                self.due[f"e:{task_id}"] = event.at
             return Cancelled("cancelled", task.snap.version)
         if task.snap.state.terminal:
             return Cancelled("finished", task.snap.version, task.snap.state)
@@ -507,6 +509,8 @@ class Oracle:
     def _fire(self, task: Task, kind: str, now: int) -> bool:
         """Let a timer do its work; true if that ended the task."""
         snap = task.snap
+        if kind == "e":
+            return True
         if kind == "w":
             if snap.state is NodeState.PENDING and snap.next_attempt_at:
                 self._happen(task, Event(_E.WAKE, now))

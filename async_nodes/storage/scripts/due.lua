@@ -37,7 +37,15 @@ for _, member in ipairs(redis.call('ZRANGEBYSCORE', due, '-inf', now, 'LIMIT', 0
   local kind, id = string.sub(member, 1, 1), string.sub(member, 3)
   local r = read(id)
   if r then
-    if kind == 'w' then wake(r) elseif kind == 'd' then deadline(r, tonumber(ARGV[2])) else give_up_waiting(r) end
+    if kind == 'w' then
+      wake(r)
+    elseif kind == 'd' then
+      deadline(r, tonumber(ARGV[2]))
+    elseif kind == 'e' then
+      ended[#ended + 1] = id
+    else
+      give_up_waiting(r)
+    end
   end
 end
 local following = redis.call('ZRANGE', due, 0, 0, 'WITHSCORES')
