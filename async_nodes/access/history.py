@@ -9,10 +9,10 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 
 import msgspec
 
+from async_nodes.core import contracts
 from async_nodes.core.ports import StreamEntry
 from async_nodes.core.states import NodeState, Outcome, Reason
 from async_nodes.storage.layout import Document
@@ -22,7 +22,6 @@ Position = tuple[int, int]
 
 START: Position = (0, 0)
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _REASON_AFTER = {
     Outcome.RETRIED: Reason.BACKOFF,
     Outcome.LOST: Reason.LOST,
@@ -123,10 +122,7 @@ def states(
 
 def iso(ms: float) -> str | None:
     """Return milliseconds since 1970 as ISO 8601 in UTC, None for 0."""
-    if not ms:
-        return None
-    moment = _EPOCH + timedelta(milliseconds=ms)
-    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return contracts.iso(int(ms)) if ms else None
 
 
 def _stages(document: Document) -> list[_Stage]:

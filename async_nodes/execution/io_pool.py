@@ -1,8 +1,9 @@
-"""The I/O pool: hundreds of bodies as greenlets of one process, behind a slim Celery strategy.
+"""The I/O pool: hundreds of bodies as greenlets of one process.
 
-A message is taken, its task claimed, the message acknowledged, the body run. When all slots are
-busy the consumer waits inside `receive` for one to come free, so the worker holds one message
-more than it can start, and the keeper tells the store that this one is not lost.
+With the fast transport the `intake` brings claims, which are run. With the stock one a slim Celery
+strategy brings messages: a message is taken, its task claimed, the message acknowledged, the body
+run. When all slots are busy the consumer waits inside `receive` for one to come free, so the worker
+holds one message more than it can start, and the keeper tells the store that this one is not lost.
 """
 
 from __future__ import annotations

@@ -23,10 +23,5 @@ def command(pool: str, concurrency: int | None) -> int:
     """Run tasks until SIGTERM; for the I/O pool gevent was patched by `main`."""
     from async_nodes.cli.located import load
     from async_nodes.execution.worker import main
-    from async_nodes.nodes.registry import registry
 
-    settings = load()
-    # Here a module that cannot be imported ends the process with one sentence; later, inside
-    # Celery's signal handlers, it would only be logged.
-    registry(settings.imports)
-    return main(settings, pool, concurrency=concurrency)
+    return main(load(), pool, concurrency=concurrency)
