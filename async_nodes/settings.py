@@ -76,6 +76,7 @@ OUR_TYPES: Final[Mapping[str, type]] = {
     "ASYNC_NODES_REDIS_URL": str,
     "ASYNC_NODES_SHUTDOWN_SECONDS": float,
     "ASYNC_NODES_TRANSPORT": str,
+    "ASYNC_NODES_WRITE_SCHEMA": int,
 }
 
 
@@ -95,6 +96,8 @@ class Settings:
         lease_seconds: how long a worker's silence is believed to be life, at least 1.
         transport: how an I/O worker takes messages: ``fast`` (pop and claim in one script) or
             ``stock`` (kombu).
+        write_schema: the layout in which new tasks are stored; None for this release's own. During
+            an upgrade process by process, the one of the release before.
         shutdown_seconds: how long a stopping worker waits for its running tasks.
         egress_allow: ``host:port`` entries that nodes may call though they are not public.
         key_prefix: what every Redis key begins with.
@@ -112,6 +115,7 @@ class Settings:
     imports: tuple[str, ...] = ()
     lease_seconds: float = 15.0
     transport: str = "fast"
+    write_schema: int | None = None
     shutdown_seconds: float = 20.0
     egress_allow: tuple[str, ...] = ()
     key_prefix: str = "an"

@@ -22,6 +22,7 @@ from async_nodes.access.lane_head import Head, Heads
 from async_nodes.access.lane_reader import Reader
 from async_nodes.access.routes import JSON, RETRY_AFTER, REVALIDATE
 from async_nodes.access.services import Provider, Services
+from async_nodes.dispatch.submit import links_of
 from async_nodes.settings import Settings
 from async_nodes.storage.redis_errors import StoreUnavailable
 from async_nodes.telemetry import metrics
@@ -43,10 +44,7 @@ _ACCEPTED: Final = (
     f"Cache-Control: no-store\r\nRetry-After: {RETRY_AFTER}\r\nLocation: /v1/tasks/%s\r\n%s{_NAMES}"
 )
 _REPLAYED: Final = "Idempotency-Replayed: true\r\n"
-_SUBMITTED: Final = (
-    '{"task_id":"%s","state":"%s","version":%d,"created_at":"%s","links":{'
-    '"self":"/v1/tasks/%s","events":"/v1/tasks/%s/events","cancel":"/v1/tasks/%s/cancel"}}'
-)
+_SUBMITTED: Final = '{"task_id":"%s","state":"%s","version":%d,"created_at":"%s","links":%s}'
 
 
 class FastLane:
@@ -139,7 +137,8 @@ class _Request:
         self._reader.take(self._size)
         task_id = done.task_id
         state, created = done.state.value, done.created_at
-        body = _SUBMITTED % (task_id, state, done.version, created, task_id, task_id, task_id)
+        links = links_of(f"/v1/tasks/{task_id}")
+        body = _SUBMITTED % (task_id, state, done.version, created, links)
         outcome, replayed = ("replayed", _REPLAYED) if done.replayed else ("accepted", "")
         self._count("/v1/tasks", metrics.submits, outcome, _SUBMIT, "202")
         names = (self._request_id, self._traceparent)

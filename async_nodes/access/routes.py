@@ -21,7 +21,7 @@ from async_nodes.core.contracts import iso
 from async_nodes.core.errors import AsyncNodesError
 from async_nodes.core.ids import well_formed
 from async_nodes.core.states import NodeState
-from async_nodes.dispatch.submit import Submitted
+from async_nodes.dispatch.submit import Submitted, links_of
 from async_nodes.storage.layout import Document
 from async_nodes.telemetry import metrics
 
@@ -117,13 +117,12 @@ def submit(services: Services, counted: _counted) -> Response:
 
 
 def _accepted(done: Submitted, document: Document | None) -> Response:
-    link = _link(done.task_id)
     members = {
         "task_id": done.task_id,
         "state": document.state.value if document else done.state.value,
         "version": document.version if document else done.version,
         "created_at": done.created_at,
-        "links": {"self": link, "events": f"{link}/events", "cancel": f"{link}/cancel"},
+        "links": json.loads(links_of(_link(done.task_id))),
     }
     return _json(members, 202, {"Retry-After": RETRY_AFTER})
 

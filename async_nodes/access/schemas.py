@@ -53,7 +53,10 @@ _OUTCOME: Final[Schema] = {"type": "string", "enum": [outcome.value for outcome 
 _TIME: Final[Schema] = {"type": "string", "format": "date-time"}
 _TIME_OR_NULL: Final[Schema] = _nullable("string", format="date-time")
 _LINKS: Final[Schema] = _object(
-    {name: {"type": "string", "format": "uri-reference"} for name in ("self", "events", "cancel")}
+    {
+        name: {"type": "string", "format": "uri-reference"}
+        for name in ("self", "events", "result", "logs", "cancel")
+    }
 )
 _FAULTS: Final[Schema] = {
     "type": "array",

@@ -54,6 +54,7 @@ TABLE: Mapping[tuple[NodeState, EventType], Transition] = MappingProxyType(
             _S.PENDING, persist=True, effects=(Effect.PUBLISH, Effect.DISPATCH)
         ),
         (_S.PENDING, _E.LOST): Transition(_S.PENDING, persist=True, effects=(Effect.DISPATCH,)),
+        (_S.PENDING, _E.HOLD): Transition(_S.PENDING, persist=True, effects=(Effect.PUBLISH,)),
         (_S.PENDING, _E.CANCEL): Transition(_S.CANCELLED, persist=True, effects=_ENDED_BADLY),
         (_S.PENDING, _E.TIMEOUT): Transition(_S.FAILED, persist=True, effects=_ENDED_BADLY),
         (_S.PENDING, _E.ERROR): Transition(
@@ -298,6 +299,10 @@ def _wake(record: Snapshot, event: Event, _target: NodeState) -> Snapshot:
     return _dispatched(replace(_bumped(record), reason=Reason.NONE), event.at)
 
 
+def _hold(record: Snapshot, _event: Event, _target: NodeState) -> Snapshot:
+    return replace(_bumped(record), reason=Reason.PAUSED)
+
+
 def _lost(record: Snapshot, event: Event, target: NodeState) -> Snapshot:
     if record.state is NodeState.PENDING:
         return replace(record, dispatch=record.dispatch + 1)
@@ -342,6 +347,7 @@ _MEANING = MappingProxyType(
         EventType.WAKE: _wake,
         EventType.LOST: _lost,
         EventType.RELEASE: _release,
+        EventType.HOLD: _hold,
     }
 )
 

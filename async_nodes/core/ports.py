@@ -87,7 +87,7 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """Tell why a message gave no right to run: stale, gone, expired or no_lease."""
+    """Tell why a message gave no right to run: stale, gone, expired, held or no_lease."""
 
     why: str
 
@@ -161,10 +161,14 @@ class Swept:
 
 @dataclass(frozen=True, slots=True)
 class TimersFired:
-    """Tell when the next timer is due, in seconds from now, and which tasks ended meanwhile."""
+    """Tell when the next timer is due, in seconds from now, and what the fired ones led to.
+
+    `ended` are tasks that ended meanwhile, `schedules` ("<tenant>:<name>") those that are due.
+    """
 
     next_in: float | None
     ended: tuple[str, ...]
+    schedules: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,6 +178,15 @@ class StreamEntry:
     version: int
     seq: int
     kind: str
+    json: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class LogEntry:
+    """Hold one stored log line: position and JSON ``{at, level, text, attempt, n}``."""
+
+    version: int
+    number: int
     json: bytes
 
 
@@ -198,6 +211,7 @@ class Tasks(Protocol):
     def claim(self, task_id: str, dispatch: int, *, worker: str, fence: str) -> Claim | Refused: ...
     def progress(self, task_id: str, fence: str, json: bytes) -> Applied: ...
     def chunk(self, task_id: str, fence: str, json: bytes, *, number: int = 0) -> Applied: ...
+    def log(self, task_id: str, fence: str, json: bytes, *, number: int) -> Applied: ...
     def finish(self, task_id: str, fence: str, ending: Ending) -> Finished: ...
     def cancel(self, task_id: str, *, tenant: str) -> Cancelled: ...
 
@@ -211,8 +225,8 @@ class Channels(Protocol):
 class Ops(Protocol):
     """Leases, timers and sweeps: what keeps the promise that nothing accepted is lost."""
 
-    def register(self, worker: str) -> None: ...
-    def renew(self, worker: str, held: Sequence[str] = ()) -> bool: ...
+    def register(self, worker: str, info: bytes = b"") -> None: ...
+    def renew(self, worker: str, held: Sequence[str] = (), info: bytes = b"") -> bool: ...
     def expire(self, worker: str) -> None: ...
     def retire(self, worker: str) -> None: ...
     def lost(self, task_id: str, *, worker: str, dispatch: int, isolated: bool) -> str: ...

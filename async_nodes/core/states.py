@@ -39,6 +39,7 @@ class EventType(StrEnum):
     TIMEOUT = "EVENT_TIMEOUT"
     LOST = "EVENT_LOST"
     RELEASE = "EVENT_RELEASE"
+    HOLD = "EVENT_HOLD"
 
 
 class Reason(StrEnum):
@@ -55,6 +56,7 @@ class Reason(StrEnum):
     POISON = "poison"
     UNDISPATCHED = "undispatched"
     WAITING = "waiting"
+    PAUSED = "paused"
 
 
 class Outcome(StrEnum):

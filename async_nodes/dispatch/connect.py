@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from async_nodes.dispatch.messages import templates
 from async_nodes.storage.commit import DirectCommit
 from async_nodes.storage.keys import Keys
+from async_nodes.storage.layout import SCHEMA
 from async_nodes.storage.redis_connection import BlockingConnection, PipelinedConnection
 from async_nodes.storage.redis_store import (
     WEB_PATIENCE,
@@ -38,7 +39,8 @@ def open_shared(settings: Settings, app: Celery, *, worker: bool, title: str) ->
 
     keys = Keys(settings.key_prefix)
     link = PipelinedConnection(settings.store_url, client_name=title)
-    scripts = scripts_for(link, keys, templates(app, keys))
+    schema = settings.write_schema or SCHEMA
+    scripts = scripts_for(link, keys, templates(app, keys), schema=schema)
     return RedisStore(
         link=link,
         committer=GroupCommit(link, scripts, keys.base),
@@ -55,7 +57,8 @@ def open_blocking(
     """Return the store of a native thread, a forked child or a command: one plain connection."""
     keys = Keys(settings.key_prefix)
     link = BlockingConnection(settings.store_url, timeout=OPENING_TIMEOUT, client_name=title)
-    scripts = scripts_for(link, keys, templates(app, keys))
+    schema = settings.write_schema or SCHEMA
+    scripts = scripts_for(link, keys, templates(app, keys), schema=schema)
     return RedisStore(
         link=link,
         committer=DirectCommit(link, scripts, keys.base),

@@ -70,6 +70,8 @@ class Submitter:
         registry: the nodes by name.
         settings: for the default time-out.
         clock: seconds since 1970; what a deadline is compared with.
+        base: what the links of a record begin with, for an app that is mounted elsewhere than at
+            the root.
 
     """
 
@@ -80,12 +82,15 @@ class Submitter:
         registry: Mapping[str, NodeSpec],
         settings: Settings,
         clock: Callable[[], float] = time.time,
+        *,
+        base: str = "",
     ) -> None:
         self._store = store
         self._ids = ids
         self._registry = registry
         self._default_timeout_ms = round(settings.soft_time_limit * 1000)
         self._clock = clock
+        self._base = base
 
     def submit(
         self,
@@ -121,6 +126,7 @@ class Submitter:
             idempotency=digest_of_key(tenant, idempotency_key) if idempotency_key else "",
             traceparent=traceparent,
             scope=current().to_headers() if scope is None else scope,
+            base=self._base,
         )
         accepted = self._store.submit(submission)
         state = NodeState.PENDING
@@ -141,6 +147,8 @@ def compose(
     idempotency: str = "",
     traceparent: str | None = None,
     scope: Mapping[str, Any] | None = None,
+    retry_of: str | None = None,
+    base: str = "",
 ) -> Submission:
     """Return what the store keeps of a request, byte for byte.
 
@@ -154,7 +162,8 @@ def compose(
         redacted = spec.redacted(request.inputs)
         if redacted != request.inputs:
             hidden, shown = request.raw_inputs, strict_json.dumps(redacted)
-    before = _tail(request, task_id, timeout_ms, traceparent)
+    link = f"{base}/v1/tasks/{task_id}"
+    before = _tail(request, link, timeout_ms, traceparent, retry_of)
     return Submission(
         task_id=task_id,
         tenant=tenant,
@@ -229,18 +238,31 @@ def _private(
     return (text + "}").encode("utf-8")
 
 
-def _tail(request: SubmitRequest, task_id: str, timeout_ms: int, traceparent: str | None) -> bytes:
+def links_of(link: str) -> str:
+    """Return the ``links`` of the task at an address, as JSON."""
+    return (
+        f'{{"self":"{link}","events":"{link}/events","result":"{link}/result"'
+        f',"logs":"{link}/logs","cancel":"{link}/cancel"}}'
+    )
+
+
+def _tail(
+    request: SubmitRequest,
+    link: str,
+    timeout_ms: int,
+    traceparent: str | None,
+    retry_of: str | None,
+) -> bytes:
     """Return the immutable part of the document up to the inputs."""
-    link = f"/v1/tasks/{task_id}"
     text = (
         f'"node":{_json(request.spec.name)},"priority":{request.priority}'
         f',"timeout_ms":{timeout_ms}'
         f',"deadline":{_json(iso(request.deadline_ms)) if request.deadline_ms else _NULL}'
         f',"trace_id":{_json(traceparent.split("-")[1]) if traceparent else _NULL}'
-        ',"parent_id":null,"retry_of":null'
+        f',"parent_id":null,"retry_of":{_json(retry_of)}'
         f',"tags":{_json(request.tags) if request.tags else "[]"}'
         f',"metadata":{_json(request.metadata) if request.metadata else "{}"}'
-        f',"links":{{"self":"{link}","events":"{link}/events","cancel":"{link}/cancel"}}'
+        f',"links":{links_of(link)}'
         ',"inputs":'
     )
     return text.encode("utf-8")

@@ -7,14 +7,24 @@ them. With the default prefix ``an``:
 |---|---|---|---|---|
 | an:{0}:t:<id> | string | until ttl after the end | every script | the task, see `layout` |
 | an:{0}:e:<id> | stream | like the task | apply | chunks and progress, id <version>-<n> |
+| an:{0}:o:<id> | string | like the task | finish | an output that is too large for the record |
+| an:{0}:l:<id> | stream | like the task | apply | log lines, id <version>-<n> |
 | an:{0}:k:<tenant>:<sha> | string | like its task | submit | "<id> <fingerprint>" of an Idempotency-Key |
 | an:{0}:x:<tenant> | zset | ever | submit, sweep | index of ids by time of creation |
 | an:{0}:q:<list> | zset | ever | dispatch, claim | dispatched, unclaimed ids by last sign of life |
-| an:{0}:due | zset | ever | many, due | timers: "w:<id>" wake, "d:<id>" deadline, "c:<id>" cancel grace, "e:<id>" ended without a worker |
+| an:{0}:due | zset | ever | many, due | timers: "w:<id>" wake, "d:<id>" deadline, "c:<id>" cancel grace, "e:<id>" ended without a worker, "s:<tenant>:<name>" schedule |
 | an:{0}:workers | zset | ever | lease, sweep | worker ids by end of lease |
 | an:{0}:r:<worker> | set | the worker's | claim, finish | ids the worker runs |
 | an:{0}:swept | string | ever | sweep | time of the last sweep, to notice an outage |
-| an:{0}:dead | zset | newest 10,000 | poison, undispatched | dead letters by time |
+| an:{0}:i:<worker> | string | two leases | lease | what a worker says of itself, JSON |
+| an:{0}:dead:<tenant> | zset | newest 10,000 | poison, undispatched | dead letters by time |
+| an:{0}:controls | hash | ever | controls | what is paused or drained: "queue:<list>" or "node:<name>" -> JSON |
+| an:{0}:hold:<scope> | list | until released | claim, release | ids of tasks held because <scope> is paused |
+| an:{0}:holds | set | ever | claim, release | scopes with held tasks |
+| an:{0}:feed | string | 60 s | web | somebody follows many tasks |
+| an:{0}:feed:<tenant> | stream | 10 min, newest 10,000 | every script | changes of state, while followed |
+| an:{0}:u:<tenant>:<yyyymmdd> | hash | 400 days | finish | usage of a day (UTC): "<node>/<name>" -> total |
+| an:{0}:schema | zset | ever | every process | "records": the highest schema that was written |
 | an:{0}:gate | hash | ever | dispatch, claim | messages out per "<list>:<tenant>" (only with a limit) |
 | an:{0}:park:<list>:<tenant> | list | ever | dispatch, claim | ids parked at the gate |
 | an:{0}:secret | string | ever | first process | key of the MAC in task ids |
@@ -22,6 +32,7 @@ them. With the default prefix ``an``:
 | an.unacked, an.unacked_index | hash, zset | until acknowledged | kombu, tidy | popped messages by delivery tag |
 
 Channels (not keys): an:{0}:s:<id> carries a task's events as "<version>-<n> <type> <json>";
+an:{0}:f:<tenant> the feed's as "<stream id> state <json>";
 an:{0}:ctl:<worker> carries "cancel <id> <fence>" to the worker that runs it.
 """
 
@@ -64,6 +75,14 @@ class Keys:
         """Return the key of a task's chunks."""
         return f"{self.base}e:{task_id}"
 
+    def output(self, task_id: str) -> str:
+        """Return the key of an output that is too large for the record."""
+        return f"{self.base}o:{task_id}"
+
+    def log(self, task_id: str) -> str:
+        """Return the key of a task's log lines."""
+        return f"{self.base}l:{task_id}"
+
     def channel(self, task_id: str) -> str:
         """Return the channel of a task's events."""
         return f"{self.base}s:{task_id}"
@@ -94,10 +113,49 @@ class Keys:
         """Return the key of the timers."""
         return f"{self.base}due"
 
+    def dead(self, tenant: str) -> str:
+        """Return the key of a tenant's dead letters."""
+        return f"{self.base}dead:{tenant}"
+
+    def worker_info(self, worker: str) -> str:
+        """Return the key of what a worker says of itself."""
+        return f"{self.base}i:{worker}"
+
+    def held(self, scope: str) -> str:
+        """Return the key of the ids held because a scope is paused."""
+        return f"{self.base}hold:{scope}"
+
     @property
-    def dead(self) -> str:
-        """Return the key of the dead letters."""
-        return f"{self.base}dead"
+    def holds(self) -> str:
+        """Return the key of the scopes with held tasks."""
+        return f"{self.base}holds"
+
+    @property
+    def controls(self) -> str:
+        """Return the key of what is paused or drained."""
+        return f"{self.base}controls"
+
+    @property
+    def feed(self) -> str:
+        """Return the key that says that somebody follows many tasks."""
+        return f"{self.base}feed"
+
+    def feed_of(self, tenant: str) -> str:
+        """Return the key of a tenant's latest changes of state."""
+        return f"{self.base}feed:{tenant}"
+
+    def feed_channel(self, tenant: str) -> str:
+        """Return the channel of a tenant's changes of state."""
+        return f"{self.base}f:{tenant}"
+
+    def usage(self, tenant: str, day: str) -> str:
+        """Return the key of a day's usage totals; the day is ``yyyymmdd`` in UTC."""
+        return f"{self.base}u:{tenant}:{day}"
+
+    @property
+    def schema(self) -> str:
+        """Return the key of the highest schema that was written."""
+        return f"{self.base}schema"
 
     @property
     def secret(self) -> str:

@@ -23,8 +23,12 @@ from typing import Any, NamedTuple
 
 from async_nodes.core.states import NodeState, Reason
 
-SCHEMA = 1
-"""Number of this layout; a process reads N and N-1."""
+SCHEMA = 2
+"""Number of this layout; a process reads N and N-1, and may be told to write N-1."""
+
+SCHEMAS = (SCHEMA - 1, SCHEMA)
+INLINE_OUTPUT = 8_192
+"""Bytes of an output that is shown in the record; a larger one is kept under a key of its own."""
 
 STATES = tuple(NodeState)
 REASONS = tuple(Reason)
@@ -86,12 +90,32 @@ FIELDS: tuple[Field, ...] = (
     Field("worker", "c40", "40s"),
     Field("idempotency", "c32", "32s"),
     Field("tenant", "c32", "32s"),
+    # Since schema 2
+    Field("apart", *_BYTE),  # 1 once the output is kept under a key of its own
+    Field("logs", *_INT),  # number of the last log line of this attempt
+    Field("log_bytes", *_INT),
 )
+ADDED = {2: 3}
+"""How many columns at the end came with a schema."""
 
-_STRUCT = struct.Struct("<" + "".join(field.python for field in FIELDS))
-CONTROL_SIZE = _STRUCT.size
-LUA_FORMAT = "<" + "".join(field.lua for field in FIELDS)
-_TEXTS = tuple(index for index, field in enumerate(FIELDS) if field.lua.startswith("c"))
+
+def fields_of(schema: int) -> tuple[Field, ...]:
+    """Return the columns of a record of a schema: those of the next one without the last few."""
+    return FIELDS if schema == SCHEMA else FIELDS[: -ADDED[schema + 1]]
+
+
+def lua_format(schema: int) -> str:
+    """Return the format of a schema's control block for the scripts."""
+    return "<" + "".join(field.lua for field in fields_of(schema))
+
+
+_STRUCTS = {
+    schema: struct.Struct("<" + "".join(field.python for field in fields_of(schema)))
+    for schema in SCHEMAS
+}
+_MISSING = {schema: (0,) * (len(FIELDS) - len(fields_of(schema))) for schema in SCHEMAS}
+CONTROL_SIZES = {schema: control.size for schema, control in _STRUCTS.items()}
+CONTROL_SIZE = CONTROL_SIZES[SCHEMA]
 _INDEX = {field.name: index for index, field in enumerate(FIELDS)}
 _JSON_AT, _STATE = _INDEX["json_at"], _INDEX["state"]
 
@@ -139,7 +163,13 @@ class Document:
     @property
     def private(self) -> bytes:
         """Return the worker's part."""
-        return self.raw[CONTROL_SIZE : self.columns[_JSON_AT]]
+        return self.raw[CONTROL_SIZES[self.raw[0]] : self.columns[_JSON_AT]]
+
+    @property
+    def inline_output(self) -> bytes:
+        """Return the output's JSON as far as it stands in the record: nothing if it is apart."""
+        size = 0 if self.apart else self.output_bytes
+        return self.json.rstrip(b" ")[-size - 1 : -1] if size else b""
 
 
 def parse(raw: bytes) -> Document:
@@ -149,10 +179,16 @@ def parse(raw: bytes) -> Document:
         ValueError: the string is too short or of a schema this process cannot read.
 
     """
-    if len(raw) < CONTROL_SIZE or not SCHEMA - 1 <= raw[0] <= SCHEMA:
+    schema = _schema_of(raw)
+    return Document(raw, _STRUCTS[schema].unpack_from(raw) + _MISSING[schema])
+
+
+def _schema_of(raw: bytes) -> int:
+    schema = raw[0] if raw else -1
+    if len(raw) < CONTROL_SIZES.get(schema, len(raw) + 1):
         message = f"a task record of {len(raw)} bytes and schema {raw[:1]!r} cannot be read"
         raise ValueError(message)
-    return Document(raw, _STRUCT.unpack_from(raw))
+    return schema
 
 
 class Glance(NamedTuple):
@@ -165,8 +201,7 @@ class Glance(NamedTuple):
 
 def glance(raw: bytes) -> Glance:
     """Return the little of a stored string that a read shows; raises what `parse` raises."""
-    if len(raw) < CONTROL_SIZE or not SCHEMA - 1 <= raw[0] <= SCHEMA:
-        parse(raw)
+    _schema_of(raw)
     (version,) = _NUMBER.unpack_from(raw, _AT["version"])
     (json_at,) = _NUMBER.unpack_from(raw, _AT["json_at"])
     tenant = raw[_AT["tenant"] : _AT["tenant"] + 32]

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import secrets
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any
+
+from redis.exceptions import ResponseError
 
 from async_nodes.core.errors import AsyncNodesError
 from async_nodes.core.ids import IdSource
@@ -17,6 +20,7 @@ from async_nodes.core.ports import (
     Claim,
     Ending,
     Finished,
+    LogEntry,
     Refused,
     StreamEntry,
     Submission,
@@ -27,7 +31,8 @@ from async_nodes.core.ports import (
 from async_nodes.core.priority import LISTS
 from async_nodes.core.states import NodeState
 from async_nodes.storage import layout
-from async_nodes.storage.commit import Committer, Link, run, verdict_of
+from async_nodes.storage.commit import Committer, Link, verdict_of
+from async_nodes.storage.commit import run as run_script
 from async_nodes.storage.keys import Keys
 from async_nodes.storage.redis_errors import OutcomeUnknown, StoreUnavailable
 from async_nodes.storage.script_library import Script, render
@@ -53,12 +58,24 @@ WORKER_PATIENCE = 3_600.0
 
 
 def scripts_for(
-    link: Link, keys: Keys, messages: Mapping[str, str], *, gate_limit: int = 0
+    link: Link,
+    keys: Keys,
+    messages: Mapping[str, str],
+    *,
+    gate_limit: int = 0,
+    schema: int = layout.SCHEMA,
 ) -> dict[str, Script]:
     """Return the scripts as this server takes them, after checking that it may be used at all.
 
+    Args:
+        link: to the server.
+        keys: the key grammar.
+        messages: see `render`.
+        gate_limit: see `render`.
+        schema: the layout in which new tasks are written.
+
     Raises:
-        AsyncNodesError: ``redis_too_old`` or ``unsupported_store``.
+        AsyncNodesError: ``redis_too_old``, ``unsupported_store`` or ``invalid_setting``.
         StoreUnavailable: it does not answer.
 
     """
@@ -71,7 +88,28 @@ def scripts_for(
         )
     if "redis_mode:cluster" in info:
         raise AsyncNodesError("unsupported_store", "Redis Cluster is not supported: use one server")
-    return render(keys, messages, gate_limit=gate_limit, allow_oom=version >= ALLOW_OOM_SINCE)
+    _agree_on_schema(link, keys, schema)
+    allow_oom = version >= ALLOW_OOM_SINCE
+    return render(keys, messages, gate_limit=gate_limit, allow_oom=allow_oom, schema=schema)
+
+
+def _agree_on_schema(link: Link, keys: Keys, schema: int) -> None:
+    """Refuse a store with records that this release cannot read; note what it is going to write."""
+    if schema not in layout.SCHEMAS:
+        known = " or ".join(map(str, layout.SCHEMAS))
+        raise AsyncNodesError(
+            "invalid_setting", f"ASYNC_NODES_WRITE_SCHEMA must be {known}, not {schema}"
+        )
+    written = int(float(link.call("ZSCORE", keys.schema, "records") or 0))
+    if written > layout.SCHEMA:
+        raise AsyncNodesError(
+            "unsupported_store",
+            f"it has records of schema {written}, and this release reads up to {layout.SCHEMA}: "
+            "upgrade this process",
+        )
+    if written < schema:
+        with contextlib.suppress(ResponseError):  # full or read-only now: the next start notes it
+            link.call("ZADD", keys.schema, "GT", schema, "records")
 
 
 class RedisStore:
@@ -98,7 +136,7 @@ class RedisStore:
         patience: float = WEB_PATIENCE,
     ) -> None:
         self.keys = keys
-        self._link = link
+        self.link = link
         self._committer = committer
         self._scripts = scripts
         self._lease_ms = int(lease_seconds * 1000)
@@ -117,7 +155,7 @@ class RedisStore:
         """
         task_id = submission.task_id
         try:
-            verdict = self._row("submit", _submit_row(submission))
+            verdict = self.row("submit", _submit_row(submission))
         except OutcomeUnknown as error:
             raise AsyncNodesError(
                 "outcome_unknown", error.detail, retry_after=1.0, task_id=task_id
@@ -145,13 +183,13 @@ class RedisStore:
         key = self.keys.task(task_id)
         began = time.monotonic()
         try:
-            raw: bytes | None = self._link.call("GET", key)
+            raw: bytes | None = self.link.call("GET", key)
         except StoreUnavailable:
             # A connection that was cut under the question: asking again costs nothing. One that
             # hangs has used up what a caller can wait.
             if time.monotonic() - began > ASK_AGAIN_WITHIN:
                 raise
-            raw = self._link.call("GET", key)
+            raw = self.link.call("GET", key)
         return raw
 
     def claim(self, task_id: str, dispatch: int, *, worker: str, fence: str) -> Claim | Refused:
@@ -167,7 +205,7 @@ class RedisStore:
         if len(fence) != FENCE_LENGTH or len(worker) > WORKER_LENGTH:
             message = f"fence {fence!r} or worker {worker!r} does not fit the record"
             raise ValueError(message)
-        verdict = self._row("claim", (task_id, dispatch, worker.ljust(40), fence))
+        verdict = self.row("claim", (task_id, dispatch, worker.ljust(40), fence))
         if verdict[0] != b"run":
             return Refused(verdict[0].decode())
         return _claim(task_id, fence, verdict)
@@ -187,7 +225,7 @@ class RedisStore:
         again = 0
         while True:
             try:
-                rows = self._script("take", worker.ljust(40), nonce, most, again, first, *indexes)
+                rows = self.run("take", worker.ljust(40), nonce, most, again, first, *indexes)
                 return _taken(rows)
             except StoreUnavailable as error:
                 # Claims may have been made, or a popped message is in hand: neither may be
@@ -215,8 +253,41 @@ class RedisStore:
         """
         return self._apply(task_id, fence, "chunk", number, json)
 
+    def log(self, task_id: str, fence: str, json: bytes, *, number: int) -> Applied:
+        """Append a line to the task's log.
+
+        Args:
+            task_id: the claim's.
+            fence: the claim's.
+            json: the line, ``{at, level, text, attempt, n}``.
+            number: of the line within its attempt, from 1, rising.
+
+        """
+        return self._apply(task_id, fence, "log", number, json)
+
+    def output(self, document: layout.Document, start: int = 0, end: int = -1) -> bytes | None:
+        """Return a range of an output's JSON, wherever it is kept.
+
+        Args:
+            document: the task as read.
+            start: first byte.
+            end: last byte, inclusive; -1 for the output's last.
+
+        Returns:
+            The bytes; None when there is no output, or it is gone by now.
+
+        """
+        if not document.output_bytes:
+            return None
+        last = document.output_bytes - 1 if end < 0 else end
+        if not document.apart:
+            return document.inline_output[start : last + 1]
+        task_id = document.json[12:40].decode()
+        found: bytes = self.link.call("GETRANGE", self.keys.output(task_id), start, last)
+        return found or None
+
     def _apply(self, task_id: str, fence: str, kind: str, number: int, json: bytes) -> Applied:
-        verdict = self._row("apply", (task_id, fence, kind, number, json))
+        verdict = self.row("apply", (task_id, fence, kind, number, json))
         if verdict[0] != b"ok":
             return Applied(applied=False, version=0, cancel_asked=False)
         return Applied(applied=True, version=int(verdict[1]), cancel_asked=verdict[2] == 1)
@@ -227,7 +298,7 @@ class RedisStore:
             task_id, fence, ending.event.name, ending.delay_ms,
             ending.error, ending.output, ending.usage, ending.progress,
         )  # fmt: skip
-        verdict = self._row("finish", row)
+        verdict = self.row("finish", row)
         if verdict[0] == b"gone":
             return Finished(applied=False, version=0, state=None)
         state = NodeState(verdict[2].decode())
@@ -235,7 +306,7 @@ class RedisStore:
 
     def cancel(self, task_id: str, *, tenant: str) -> Cancelled:
         """End a waiting task, or ask the worker that runs it to stop."""
-        verdict = self._row("cancel", (task_id, tenant.ljust(32), CANCEL_GRACE_MS))
+        verdict = self.row("cancel", (task_id, tenant.ljust(32), CANCEL_GRACE_MS))
         if len(verdict) == 1:
             return Cancelled(verdict[0].decode())
         state = NodeState(verdict[2].decode()) if len(verdict) > 2 else None  # noqa: PLR2004
@@ -248,7 +319,7 @@ class RedisStore:
         found: list[StreamEntry] = []
         start = f"({after[0]}-{after[1]}" if after > (0, 0) else "-"
         while True:
-            page = self._link.call(
+            page = self.link.call(
                 "XRANGE", self.keys.stream(task_id), start, "+", "COUNT", PAGE, timeout=5.0
             )
             found += [_entry(position, fields) for position, fields in page]
@@ -256,46 +327,55 @@ class RedisStore:
                 return found
             start = f"({page[-1][0].decode()}"
 
+    def log_entries(self, task_id: str, *, after: tuple[int, int] = (0, 0)) -> list[LogEntry]:
+        """Return the stored log lines after a position, oldest first."""
+        start = f"({after[0]}-{after[1]}" if after > (0, 0) else "-"
+        found = self.link.call("XRANGE", self.keys.log(task_id), start, "+", timeout=5.0)
+        entries = [_entry(position, fields) for position, fields in found]
+        return [LogEntry(one.version, one.seq, one.json) for one in entries]
+
     # -- Ops ---------------------------------------------------------------------------------
 
-    def register(self, worker: str) -> None:
-        """Give a worker its lease."""
-        self._script("lease", "register", worker, self._lease_ms)
+    def register(self, worker: str, info: bytes = b"") -> None:
+        """Give a worker its lease; `info` is what it says of itself, JSON."""
+        self.run("lease", "register", worker, self._lease_ms, info)
 
-    def renew(self, worker: str, held: Sequence[str] = ()) -> bool:
+    def renew(self, worker: str, held: Sequence[str] = (), info: bytes = b"") -> bool:
         """Renew a lease; false when it was lost and the worker's tasks were given away.
 
         Args:
             worker: the worker's id.
             held: tasks whose messages it has popped and not started.
+            info: what the worker says of itself, JSON.
 
         """
-        return bool(self._script("lease", "renew", worker, self._lease_ms, *held))
+        return bool(self.run("lease", "renew", worker, self._lease_ms, info, *held))
 
     def expire(self, worker: str) -> None:
         """Give up a lease with all tasks under it, to be rescued by the next sweep."""
-        self._script("lease", "expire", worker, 0)
+        self.run("lease", "expire", worker, 0, "")
 
     def retire(self, worker: str) -> None:
         """Sign off a worker that runs nothing any more."""
-        self._script("lease", "retire", worker, 0)
+        self.run("lease", "retire", worker, 0, "")
 
     def lost(self, task_id: str, *, worker: str, dispatch: int, isolated: bool) -> str:
         """Report that the child process which had a task is gone."""
         row = (task_id, worker.ljust(40), dispatch, "1" if isolated else "0")
-        return str(self._row("lost", row)[0].decode())
+        return str(self.row("lost", row)[0].decode())
 
     def fire_timers(self) -> TimersFired:
         """Wake what is due, end what is past its deadline."""
-        reply = self._script("due", MOST_TIMERS, DEADLINE_GRACE_MS)
+        reply = self.run("due", MOST_TIMERS, DEADLINE_GRACE_MS)
         next_in = None if reply[0] < 0 else reply[0] / 1000
-        return TimersFired(next_in, tuple(task_id.decode() for task_id in reply[1:]))
+        schedules = tuple(name.decode() for name in reply[1])
+        return TimersFired(next_in, tuple(task_id.decode() for task_id in reply[2:]), schedules)
 
     def sweep(self) -> Swept:
         """Recover what dead workers and vanished messages left behind."""
         ack_timeout = self._lease_ms
         outage = max(self._lease_ms // 2, 5_000)
-        reply = self._script(
+        reply = self.run(
             "sweep", self._lease_ms, ack_timeout, MOST_RESCUED, outage, self._index_cursor
         )
         self._index_cursor = reply[3]
@@ -305,12 +385,12 @@ class RedisStore:
     def tidy(self) -> int:
         """Clear kombu's ledger of messages whose tasks do not wait for them; return how many."""
         ledger, index, _ = self.keys.ledger
-        return int(self._script("tidy", ledger, index, LEDGER_AGE_SECONDS, MOST_RESCUED))
+        return int(self.run("tidy", ledger, index, LEDGER_AGE_SECONDS, MOST_RESCUED))
 
     def workers(self) -> dict[str, float]:
         """Return the workers with a live lease and the seconds it still has."""
         now = self._now_ms()
-        found = self._link.call("ZRANGEBYSCORE", self.keys.workers, now, "+inf", "WITHSCORES")
+        found = self.link.call("ZRANGEBYSCORE", self.keys.workers, now, "+inf", "WITHSCORES")
         names, scores = found[::2], found[1::2]
         return {
             name.decode(): (float(score) - now) / 1000
@@ -319,40 +399,42 @@ class RedisStore:
 
     def running(self, worker: str) -> list[str]:
         """Return the ids of the tasks under a worker's lease."""
-        members = self._link.call("SMEMBERS", self.keys.running(worker))
+        members = self.link.call("SMEMBERS", self.keys.running(worker))
         return sorted(member.decode() for member in members)
 
     def depths(self) -> dict[str, int]:
         """Return how many messages wait in each list."""
-        replies = self._link.call_many([("LLEN", queue) for queue in self.keys.queues])
+        replies = self.link.call_many([("LLEN", queue) for queue in self.keys.queues])
         return dict(zip(LISTS, (int(reply) for reply in replies), strict=True))
 
-    def dead_letters(self) -> list[str]:
-        """Return the ids of tasks that could not be done, newest first."""
-        members = self._link.call("ZREVRANGE", self.keys.dead, 0, -1)
+    def dead_letters(self, tenant: str = "default") -> list[str]:
+        """Return the ids of a tenant's tasks that could not be done, newest first."""
+        members = self.link.call("ZREVRANGE", self.keys.dead(tenant), 0, -1)
         return [member.decode() for member in members]
 
     def id_source(self) -> IdSource:
         """Return the maker of task ids, whose secret all processes share."""
-        return IdSource(bytes(self._script("secret", secrets.token_bytes(16))))
+        return IdSource(bytes(self.run("secret", secrets.token_bytes(16))))
 
     def close(self) -> None:
         """Close the connection for good."""
-        self._link.close()
+        self.link.close()
 
     def ping(self) -> None:
         """Raise unless the server answers."""
-        self._link.call("PING")
+        self.link.call("PING")
 
     def _now_ms(self) -> int:
-        seconds, micros = self._link.call("TIME")
+        seconds, micros = self.link.call("TIME")
         return int(seconds) * 1000 + int(micros) // 1000
 
-    def _row(self, script: str, row: tuple[Any, ...]) -> list[Any]:
+    def row(self, script: str, row: tuple[Any, ...]) -> list[Any]:
+        """Send one row through the committer and return its verdict."""
         return self._committer.commit(script, row, patience=self._patience)
 
-    def _script(self, script: str, *args: str | int | bytes) -> Any:
-        reply = run(self._link, self.keys.base, self._scripts[script], args)
+    def run(self, script: str, *args: str | int | bytes) -> Any:
+        """Run a script by itself and return its reply."""
+        reply = run_script(self.link, self.keys.base, self._scripts[script], args)
         return verdict_of(reply) if isinstance(reply, Exception) else reply
 
 

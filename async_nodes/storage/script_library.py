@@ -18,26 +18,30 @@ from async_nodes.core.priority import LISTS
 from async_nodes.core.states import EventType
 from async_nodes.storage.keys import Keys
 from async_nodes.storage.layout import (
-    CONTROL_SIZE,
+    CONTROL_SIZES,
     FIELDS,
     HEAD_WIDTH,
-    LUA_FORMAT,
+    INLINE_OUTPUT,
     REASONS,
     SCHEMA,
     STATES,
+    fields_of,
+    lua_format,
 )
 
-NAMES = (
-    "submit", "claim", "take", "apply", "finish", "cancel", "lost",
-    "lease", "due", "sweep", "tidy", "secret",
-)  # fmt: skip
 STREAM_CAP = 8 << 20
 """Bytes of chunks kept per task before the older half is dropped."""
 
-ALLOW_OOM = frozenset(
-    {"claim", "take", "finish", "cancel", "lost", "lease", "due", "sweep", "tidy"}
-)
-"""Scripts that free more than they take: they run even when the server is out of memory."""
+LOG_CAP = 256 << 10
+"""Bytes of log lines kept per task before the older half is dropped."""
+
+DEAD_LETTER_MS = 7 * 86_400_000
+"""How long the record of a dead letter is kept at least."""
+
+USAGE_MS = 400 * 86_400_000
+"""How long a day's usage totals are kept."""
+
+_OOM_MARK = "-- allow-oom\n"
 
 SLOTS = ("%ID%", "%DISPATCH%", "%AT%", "%HARD%")
 """Places in a message template that the script fills in."""
@@ -62,6 +66,7 @@ def render(
     gate_limit: int = 0,
     allow_oom: bool = False,
     stream_cap: int = STREAM_CAP,
+    schema: int = SCHEMA,
 ) -> dict[str, Script]:
     """Return every script by name.
 
@@ -71,9 +76,10 @@ def render(
         gate_limit: messages that one tenant may have in one list; 0 for no limit.
         allow_oom: whether the server knows the script flag ``allow-oom`` (7.0 and later).
         stream_cap: bytes of chunks kept per task.
+        schema: the layout in which new tasks are written; every one of `layout.SCHEMAS` is read.
 
     """
-    constants = _constants(keys, messages, gate_limit, stream_cap)
+    constants = _constants(keys, messages, gate_limit, stream_cap, schema)
     prelude = _statements(_read("prelude").replace("--@constants@", constants))
     scripts = {}
     for name in NAMES:
@@ -130,10 +136,25 @@ def _read(name: str) -> str:
     return resources.files(__package__).joinpath("scripts", f"{name}.lua").read_text("utf-8")
 
 
-def _constants(keys: Keys, messages: Mapping[str, str], gate_limit: int, stream_cap: int) -> str:
+NAMES = tuple(
+    sorted(
+        found.name.removesuffix(".lua")
+        for found in resources.files(__package__).joinpath("scripts").iterdir()
+        if found.name.endswith(".lua") and found.name != "prelude.lua"
+    )
+)
+ALLOW_OOM = frozenset(name for name in NAMES if _read(name).startswith(_OOM_MARK))
+"""Scripts that free more than they take: they run even when the server is out of memory."""
+
+
+def _constants(
+    keys: Keys, messages: Mapping[str, str], gate_limit: int, stream_cap: int, schema: int
+) -> str:
     lines = [
-        f"local SCHEMA, SIZE, HEAD = {SCHEMA}, {CONTROL_SIZE}, {HEAD_WIDTH}",
+        f"local SCHEMA, HEAD, INLINE = {schema}, {HEAD_WIDTH}, {INLINE_OUTPUT}",
+        _table("SIZE", [str(CONTROL_SIZES.get(number, 0)) for number in range(SCHEMA + 1)]),
         f"local LIMIT, POISON_DEATHS, STREAM_CAP = {gate_limit}, {POISON_DEATHS}, {stream_cap}",
+        f"local LOG_CAP, DEAD_LETTER_MS, USAGE_MS = {LOG_CAP}, {DEAD_LETTER_MS}, {USAGE_MS}",
         _table("STATE", [_quoted(state.value) for state in STATES]),
         _table("REASON", [_quoted(_json_reason(reason.value)) for reason in REASONS]),
         _table("LISTS", [_quoted(name) for name in LISTS]),
@@ -174,20 +195,34 @@ def _guards() -> str:
 
 
 def _columns() -> str:
-    """Return the functions that read and pack the control block."""
-    names = [field.name for field in FIELDS]
-    targets = ", ".join(f"r.{name}" for name in names)
+    """Return the functions that read and pack the control block, of this schema and the last."""
+    old = SCHEMA - 1
+    added = FIELDS[len(fields_of(old)) :]
+    missing = "".join(f", {field.name} = 0" for field in added)
     return f"""
 local function read(id)
-  local raw = redis.call('GETRANGE', KEYS[1] .. 't:' .. id, 0, SIZE - 1)
-  if #raw < SIZE then return nil end
-  local r = {{id = id}}
-  {targets} = struct.unpack('{LUA_FORMAT}', raw)
-  return r
+  local raw = redis.call('GETRANGE', KEYS[1] .. 't:' .. id, 0, {CONTROL_SIZES[SCHEMA] - 1})
+  local schema = string.byte(raw)
+  if not schema or #raw < (SIZE[schema] or 0) then return nil end
+  if schema == {SCHEMA} then
+    local r = {{id = id}}
+    {_targets(SCHEMA)} = struct.unpack('{lua_format(SCHEMA)}', raw)
+    return r
+  elseif schema == {old} then
+    local r = {{id = id{missing}}}
+    {_targets(old)} = struct.unpack('{lua_format(old)}', raw)
+    return r
+  end
+  error('task ' .. id .. ' is of schema ' .. schema .. ', which this release cannot change')
 end
 local function packed(r)
-  return struct.pack('{LUA_FORMAT}', {targets})
+  if r.schema == {SCHEMA} then return struct.pack('{lua_format(SCHEMA)}', {_targets(SCHEMA)}) end
+  return struct.pack('{lua_format(old)}', {_targets(old)})
 end"""
+
+
+def _targets(schema: int) -> str:
+    return ", ".join(f"r.{field.name}" for field in fields_of(schema))
 
 
 _FILLED = {

@@ -36,6 +36,8 @@ from async_nodes.core.ports import (
 from async_nodes.core.states import EventType, NodeState, Reason
 
 SHARES = (6, 3, 1)
+INLINE_OUTPUT = 8_192
+DEAD_LETTER_MS = 7 * 86_400_000
 DEADLINE_GRACE_MS = CANCEL_GRACE_MS = 5_000
 _E = EventType
 _ENDINGS = frozenset({_E.COMPLETE, _E.ERROR, _E.RETRY, _E.TIMEOUT, _E.CANCEL, _E.RELEASE})
@@ -81,6 +83,7 @@ class Task:
     asked: Submission
     snap: Snapshot
     deadline: int
+    ttl: int
     shown: Payload = field(default_factory=Payload)
     errors: list[bytes] = field(default_factory=list)
     fence: str | None = None
@@ -147,7 +150,7 @@ class Oracle:
             Effect.PUBLISH: self._publish,
             Effect.DISPATCH: self._send,
             Effect.TIMER: self._set_timer,
-            Effect.DEAD_LETTER: lambda task, _event: self.dead.append(task.task_id),
+            Effect.DEAD_LETTER: self._bury,
         }
 
     # -- Tasks -------------------------------------------------------------------------------
@@ -165,9 +168,8 @@ class Oracle:
             snap = self.tasks[first].snap
             return Accepted(first, snap.version, snap.created_at, replayed=True)
         now = self._clock()
-        task = Task(
-            submission, submitted(now, delay_ms=submission.delay_ms), submission.deadline_ms
-        )
+        snap = submitted(now, delay_ms=submission.delay_ms)
+        task = Task(submission, snap, submission.deadline_ms, submission.ttl_ms)
         self.tasks[submission.task_id] = task
         if submission.idempotency:
             self.keys[key] = (submission.task_id, submission.fingerprint)
@@ -300,11 +302,11 @@ class Oracle:
 
     # -- Ops ---------------------------------------------------------------------------------
 
-    def register(self, worker: str) -> None:
+    def register(self, worker: str, _info: bytes = b"") -> None:
         """Give a lease."""
         self.leases[worker] = self._clock() + self._lease_ms
 
-    def renew(self, worker: str, held: Sequence[str] = ()) -> bool:
+    def renew(self, worker: str, held: Sequence[str] = (), _info: bytes = b"") -> bool:
         """Renew a lease and the messages held."""
         if worker not in self.leases:
             return False
@@ -398,6 +400,10 @@ class Oracle:
         self.held[task.worker].discard(task.task_id)
         self._undispatch(task)
         self.due.pop(f"w:{task.task_id}", None)
+
+    def _bury(self, task: Task, _event: Event) -> None:
+        self.dead.append(task.task_id)
+        task.ttl = max(task.ttl, DEAD_LETTER_MS)
 
     def _publish(self, task: Task, event: Event) -> None:
         if task.snap.state.terminal:
@@ -553,7 +559,7 @@ class Oracle:
 
     def _json(self, task: Task) -> bytes:
         snap, shown = task.snap, task.shown
-        expires = snap.finished_at + task.asked.ttl_ms if snap.state.terminal else 0
+        expires = snap.finished_at + task.ttl if snap.state.terminal else 0
         head = {
             "task_id": task.task_id,
             "state": snap.state,
@@ -580,6 +586,8 @@ class Oracle:
             }
             for one, error in zip(snap.attempts, task.errors, strict=True)
         ]
+        if len(shown.output) > INLINE_OUTPUT:
+            shown = replace(shown, output=NULL)
         parts = ("progress", "error", "usage", "output")
         payload = b",".join(b'"%s":%s' % (name.encode(), getattr(shown, name)) for name in parts)
         opening = json.dumps(head, separators=(",", ":")).encode()[:-1]

@@ -327,7 +327,7 @@ def test_a_take_cut_off_is_sent_again_and_finds_its_claims(store: RealStore) -> 
     """Nothing it popped is lost and nothing is claimed twice."""
     tasks = [submit(store) for _ in range(3)]
     flaky(store, "cut")
-    store.store._link = store.store._committer._link
+    store.store.link = store.store._committer._link
     taken = store.take(["io.high", "io.default", "io.low"], 2, worker=WORKER)
 
     assert {claim.task_id for claim in taken.claims} == set(tasks[:2])

@@ -665,7 +665,7 @@ def churn() -> None:
                 task = tasks[(number + turn) % len(tasks)]
                 with world.hub.subscribe(task) as subscription:
                     word = json.dumps({"from": number, "turn": turn}).encode()
-                    world.store._link.call(
+                    world.store.link.call(
                         "PUBLISH", world.store.keys.channel(task), b"1-1 chunk " + word
                     )
                     while isinstance(item := subscription.get(2), Message) and item.json != word:

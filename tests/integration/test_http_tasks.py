@@ -132,8 +132,8 @@ def test_a_submit_can_wait_for_the_end(web: Web, hand: Hand) -> None:
 
     def work() -> None:
         index = hand.store.keys.index("default")
-        wait_until(lambda: hand.store._link.call("ZCARD", index))
-        (task_id,) = hand.store._link.call("ZRANGE", index, 0, -1)
+        wait_until(lambda: hand.store.link.call("ZCARD", index))
+        (task_id,) = hand.store.link.call("ZRANGE", index, 0, -1)
         hand.done(task_id.decode())
 
     worker = threading.Thread(target=work)
@@ -311,7 +311,7 @@ def test_an_id_that_was_never_issued_is_not_found(web: Web) -> None:
 def test_an_id_of_ours_without_a_record_is_gone(web: Web, hand: Hand) -> None:
     """410 from every route: the id carries our mark."""
     gone = web.task()
-    hand.store._link.call("DEL", hand.store.keys.task(gone))
+    hand.store.link.call("DEL", hand.store.keys.task(gone))
     for method, path in paths(gone):
         answer = web.ask(method, path)
         assert (answer.status, answer.code) == (410, "task_gone"), path
@@ -324,8 +324,8 @@ def test_another_tenants_task_is_not_found(web: Web, hand: Hand) -> None:
     """A record of another tenant is as unknown as one that is not there."""
     task_id = web.task()
     key = hand.store.keys.task(task_id)
-    raw = hand.store._link.call("GET", key)
-    hand.store._link.call("SET", key, raw.replace(b"default".ljust(32), b"another".ljust(32), 1))
+    raw = hand.store.link.call("GET", key)
+    hand.store.link.call("SET", key, raw.replace(b"default".ljust(32), b"another".ljust(32), 1))
     for method, path in paths(task_id):
         assert web.ask(method, path).code == "task_not_found", path
 

@@ -203,7 +203,7 @@ def hand(one_server: RedisServer) -> Iterator[Hand]:
     settings = Settings(redis_url=one_server.url)
     store = open_blocking(settings, make_app(settings), title="hand")
     yield Hand(store)
-    store._link.close()
+    store.link.close()
 
 
 @pytest.fixture(scope="module")

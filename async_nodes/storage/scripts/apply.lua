@@ -1,7 +1,8 @@
--- apply: progress and chunks of a running task. Row: id, fence, kind (progress | chunk), number
--- (of the chunk within its attempt, from 1; 0 for none), json.
--- Writes t and e:<id>. A chunk leaves the document and its version alone; progress changes both.
--- A chunk whose number was seen is not stored again. Verdicts: ok version cancel | fenced.
+-- apply: progress, chunks and log lines of a running task. Row: id, fence, kind (progress | chunk |
+-- log), number (of the chunk or line within its attempt, from 1; 0 for none), json.
+-- Writes t and e:<id> or l:<id>. Chunks and lines leave the document and its version alone; progress
+-- changes both. What has a number that was seen is not stored again. Verdicts: ok version cancel |
+-- fenced.
 local function drop_older_half(r, stream)
   local length = redis.call('XLEN', stream)
   if length < 2 then return false end
@@ -22,9 +23,27 @@ local function record(r, kind, json)
   while r.stream_bytes > STREAM_CAP and drop_older_half(r, stream) do end
 end
 
+local function write_log(r, number, json)
+  if r.schema < 2 or number <= r.logs then return end
+  local lines = B .. 'l:' .. r.id
+  redis.call('XADD', lines, string.format('%d-%d', r.version, number), 't', 'log', 'd', json)
+  r.logs, r.log_bytes = number, r.log_bytes + #json
+  if r.log_bytes > LOG_CAP then
+    local dropped = redis.call('XRANGE', lines, '-', '+', 'COUNT', math.floor(redis.call('XLEN', lines) / 2))
+    for _, entry in ipairs(dropped) do r.log_bytes = r.log_bytes - #entry[2][4] end
+    redis.call('XTRIM', lines, 'MAXLEN', redis.call('XLEN', lines) - #dropped)
+  end
+  save_control(r)
+  redis.call('PUBLISH', B .. 's:' .. r.id, string.format('%d-%d log ', r.version, number) .. json)
+end
+
 return each(5, function(id, fence, kind, number, json)
   local r = read(id)
   if not r or r.state ~= S_RUNNING or r.fence ~= fence then return {'fenced'} end
+  if kind == 'log' then
+    write_log(r, tonumber(number), json)
+    return {'ok', r.version, r.cancel}
+  end
   if kind == 'progress' then
     bump(r)
     record(r, kind, json)

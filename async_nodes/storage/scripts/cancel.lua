@@ -1,3 +1,4 @@
+-- allow-oom
 -- cancel: a flag, not a command. Row: id, tenant, grace (ms until the sweeper gives up waiting).
 -- Writes t, due and, for a waiting task, the terminal state. Verdicts: cancelled version |
 -- asked version | finished version state | gone.

@@ -1,7 +1,10 @@
+-- allow-oom
 -- due: fire the timers that are due. Arguments: how many at most, grace (ms) past a deadline
 -- before a running task is ended over its worker's head.
--- Writes whatever the timers lead to. Answers {ms until the next timer or -1, ids that ended …}.
-local ended = {}
+-- Writes whatever the timers lead to. Answers {ms until the next timer or -1, {schedules that are
+-- due}, ids that ended …}. A due schedule is offered again until somebody has fired it.
+local OFFER_AGAIN = 5000
+local ended, schedules = {}, {}
 local function wake(r)
   if r.state ~= S_PENDING or r.next_attempt_at == 0 then return end
   bump(r)
@@ -35,7 +38,11 @@ local due = B .. 'due'
 for _, member in ipairs(redis.call('ZRANGEBYSCORE', due, '-inf', now, 'LIMIT', 0, tonumber(ARGV[1]))) do
   redis.call('ZREM', due, member)
   local kind, id = string.sub(member, 1, 1), string.sub(member, 3)
-  local r = read(id)
+  if kind == 's' then
+    redis.call('ZADD', due, now + OFFER_AGAIN, member)
+    schedules[#schedules + 1] = id
+  end
+  local r = kind ~= 's' and read(id)
   if r then
     if kind == 'w' then
       wake(r)
@@ -49,5 +56,6 @@ for _, member in ipairs(redis.call('ZRANGEBYSCORE', due, '-inf', now, 'LIMIT', 0
   end
 end
 local following = redis.call('ZRANGE', due, 0, 0, 'WITHSCORES')
+table.insert(ended, 1, schedules)
 table.insert(ended, 1, following[2] and math.max(math.ceil(tonumber(following[2]) - now), 0) or -1)
 return ended

@@ -1,7 +1,21 @@
+-- allow-oom
 -- finish: end an attempt. Row: id, fence, event (COMPLETE | ERROR | RETRY | TIMEOUT | CANCEL |
 -- RELEASE), delay (ms before the next attempt), error, output, usage, progress (JSON or null).
--- Writes t, e, k, r:<worker>, due, the list. Once a cancel was asked for, everything but COMPLETE
+-- Writes t, e, k, o, r:<worker>, due, the list, u:<tenant>:<day>. Once a cancel was asked for, everything but COMPLETE
 -- ends in Cancelled. Verdicts: ok version state | fenced version state | gone.
+local function count_usage(r, usage)
+  local node = string.match(redis.call('GETRANGE', key_of(r.id), r.json_at + HEAD,
+    r.json_at + HEAD + 127), '^"node":"([^"]+)"') or ''
+  local day = string.gsub(string.sub(iso(now), 2, 11), '-', '')
+  local totals = B .. 'u:' .. trim(r.tenant) .. ':' .. day
+  for name, count in pairs(cjson.decode(usage)) do
+    if type(count) == 'number' then
+      redis.call('HINCRBY', totals, node .. '/' .. name, string.format('%.0f', count))
+    end
+  end
+  redis.call('PEXPIRE', totals, USAGE_MS)
+end
+
 return each(8, function(id, fence, event, delay, err, output, usage, progress)
   local r = read(id)
   if not r then return {'gone'} end
@@ -35,5 +49,6 @@ return each(8, function(id, fence, event, delay, err, output, usage, progress)
   else
     return {'error', event .. ' is no way to end an attempt'}
   end
+  if usage ~= 'null' then count_usage(r, usage) end
   return {'ok', r.version, STATE[r.state]}
 end)

@@ -1,3 +1,4 @@
+-- allow-oom
 -- lost: a worker reports that the child which had a task is gone. Row: id, worker, dispatch (of
 -- the message it came with; 0 if claimed elsewhere), isolated (1: the child ran this task alone).
 -- Writes what LOST leads to. Verdicts: lost | poison | cancelled | deadline | again | exhausted |

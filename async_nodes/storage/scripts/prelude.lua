@@ -60,10 +60,29 @@ end
 local function emit(r, kind, json)
   redis.call('PUBLISH', B .. 's:' .. r.id, string.format('%d-%d %s ', r.version, r.seq, kind) .. json)
 end
+
+-- While somebody follows many tasks, every change of state goes to the feed of the tenant too.
+local feeding
+local function feed(r)
+  if feeding == nil then feeding = redis.call('EXISTS', B .. 'feed') == 1 end
+  if not feeding then return end
+  local tail = redis.call('GETRANGE', key_of(r.id), r.json_at + HEAD, r.inputs_at - 1)
+  local shown = cjson.decode('{' .. tail .. 'null}')
+  local json = string.format('{"task_id":"%s","node":%s,"state":"%s","reason":%s,"attempt":%d,'
+    .. '"version":%d,"at":%s,"next_attempt_at":%s,"tags":', r.id, cjson.encode(shown.node),
+    STATE[r.state], REASON[r.reason], r.attempt, r.version, iso(now), iso(r.next_attempt_at))
+    .. (shown.tags[1] and cjson.encode(shown.tags) or '[]') .. '}'
+  local tenant = trim(r.tenant)
+  local at = redis.call('XADD', B .. 'feed:' .. tenant, 'MAXLEN', '~', 10000, '*', 'd', json)
+  redis.call('PEXPIRE', B .. 'feed:' .. tenant, 600000)
+  redis.call('PUBLISH', B .. 'f:' .. tenant, at .. ' state ' .. json)
+end
+
 local function emit_state(r)
   emit(r, 'state', string.format('{"state":"%s","reason":%s,"attempt":%d,"version":%d,"at":%s,'
     .. '"next_attempt_at":%s}', STATE[r.state], REASON[r.reason], r.attempt, r.version, iso(now),
     iso(r.next_attempt_at)))
+  feed(r)
 end
 
 -- The part of the document that grows: attempts, then the payloads. Shorter text is padded.
@@ -128,8 +147,9 @@ end
 -- The task's message no longer counts: it was claimed, or its task ended while it was out.
 local function undispatch(r)
   if r.queued == 0 then return end
-  local slot, parked = slot_of(r), r.queued == 2
+  local slot, parked, held = slot_of(r), r.queued == 2, r.queued == 3
   r.queued = 0
+  if held then return end -- whoever walks the held ones passes over it
   if parked then
     redis.call('LREM', B .. 'park:' .. slot, 1, r.id)
     return
@@ -156,9 +176,12 @@ local function detach(r)
   if r.next_attempt_at > 0 then redis.call('ZREM', B .. 'due', 'w:' .. r.id) end
 end
 
+-- Keep the task as a dead letter; said before its end, because its record is kept for longer.
 local function bury(r)
-  redis.call('ZADD', B .. 'dead', now, r.id)
-  redis.call('ZREMRANGEBYRANK', B .. 'dead', 0, -10001)
+  local letters = B .. 'dead:' .. trim(r.tenant)
+  r.ttl = math.max(r.ttl, DEAD_LETTER_MS)
+  redis.call('ZADD', letters, now, r.id)
+  redis.call('ZREMRANGEBYRANK', letters, 0, -10001)
 end
 
 -- Enter a terminal state. `outcome` closes the running attempt.
@@ -171,14 +194,32 @@ local function conclude(r, state, reason, outcome, err, progress, usage, output)
   r.state, r.reason = state, reason
   r.finished_at, r.expires_at, r.next_attempt_at = now, now + r.ttl, 0
   r.output_bytes = output == 'null' and 0 or #output
+  if r.schema >= 2 and #output > INLINE then
+    r.apart = 1
+    redis.call('SET', B .. 'o:' .. r.id, output, 'PX', r.ttl)
+    output = 'null'
+  end
   write_end(r, was_running and entry_of(r, outcome, err) or '', progress, err, usage, output)
   save(r)
   redis.call('PEXPIRE', key_of(r.id), r.ttl)
   if r.stream == 1 then redis.call('PEXPIRE', B .. 'e:' .. r.id, r.ttl) end
+  if r.log_bytes > 0 then redis.call('PEXPIRE', B .. 'l:' .. r.id, r.ttl) end
   if trim(r.idempotency) ~= '' then
     redis.call('PEXPIRE', B .. 'k:' .. trim(r.tenant) .. ':' .. r.idempotency, r.ttl)
   end
   emit(r, 'done', '{}')
+  feed(r)
+end
+
+-- Remove every trace of a task that has ended.
+local function forget(r)
+  redis.call('DEL', key_of(r.id), B .. 'e:' .. r.id, B .. 'o:' .. r.id, B .. 'l:' .. r.id)
+  redis.call('ZREM', B .. 'x:' .. trim(r.tenant), r.id)
+  redis.call('ZREM', B .. 'dead:' .. trim(r.tenant), r.id)
+  if trim(r.idempotency) == '' then return end
+  local replay_key = B .. 'k:' .. trim(r.tenant) .. ':' .. r.idempotency
+  local first = redis.call('GET', replay_key)
+  if first and string.sub(first, 1, #r.id) == r.id then redis.call('DEL', replay_key) end
 end
 
 -- Go back from Running to Pending; `due` 0 dispatches at once, to the front of the list for a task
@@ -217,10 +258,10 @@ local function lose(r, isolated)
   r.spent = math.max(r.spent - 1, 0)
   if isolated then r.deaths = r.deaths + 1 end
   if r.deaths >= POISON_DEATHS then
+    bury(r)
     conclude(r, S_FAILED, R_POISON, 'lost', problem('poison', 'Poison',
       'The task killed the process that ran it alone, ' .. r.deaths .. ' times', false),
       'null', 'null', 'null')
-    bury(r)
     return 'poison'
   end
   if r.deadline > 0 and now >= r.deadline then
@@ -235,9 +276,9 @@ end
 -- A message that nobody will bring: send another, or give up after max_dispatches.
 local function send_again(r)
   if r.redispatched >= r.max_dispatches then
+    bury(r)
     conclude(r, NEXT[r.state].ERROR, R_UNDISPATCHED, '', problem('dispatch_exhausted',
       'DispatchExhausted', 'No worker claimed the task', true), 'null', 'null', 'null')
-    bury(r)
     return 'exhausted'
   end
   r.dispatch = r.dispatch + 1
@@ -245,6 +286,64 @@ local function send_again(r)
   push(r)
   save_control(r)
   return 'again'
+end
+
+-- What is paused: scopes such as "queue:io.high" and "node:llm.chat".
+local controls, any_paused
+local function is_paused(scope)
+  if not controls then
+    controls = {}
+    local flat = redis.call('HGETALL', B .. 'controls')
+    for position = 1, #flat, 2 do
+      if string.find(flat[position + 1], '"mode":"pause"', 1, true) then
+        controls[flat[position]], any_paused = true, true
+      end
+    end
+  end
+  return any_paused and controls[scope]
+end
+local function paused_by(r)
+  local scope = 'queue:' .. LISTS[r.list]
+  if is_paused(scope) then return scope end
+  if not any_paused then return nil end
+  local start = r.json_at + HEAD
+  local tail = redis.call('GETRANGE', key_of(r.id), start, start + 127)
+  scope = 'node:' .. (string.match(tail, '^"node":"([^"]+)"') or '')
+  return is_paused(scope) and scope or nil
+end
+
+-- The message of a paused task is taken out of its list; the task waits until it is released.
+local function hold(r, scope)
+  undispatch(r)
+  r.queued, r.reason = 3, R_PAUSED
+  bump(r)
+  save(r)
+  redis.call('RPUSH', B .. 'hold:' .. scope, r.id)
+  redis.call('SADD', B .. 'holds', scope)
+  emit_state(r)
+end
+
+-- Dispatch held tasks again, the longest held first. Answers how many.
+local function release(scope, most)
+  if is_paused(scope) then return 0 end
+  local list, released = B .. 'hold:' .. scope, 0
+  while released < most do
+    local id = redis.call('LPOP', list)
+    if not id then
+      redis.call('SREM', B .. 'holds', scope)
+      break
+    end
+    local r = read(id)
+    if r and r.state == S_PENDING and r.queued == 3 then
+      bump(r)
+      r.reason = R_NONE
+      dispatch(r)
+      save(r)
+      emit_state(r)
+      released = released + 1
+    end
+  end
+  return released
 end
 
 -- Give a worker the right to run a task whose message it holds. Answers nil, or why not.
@@ -256,11 +355,16 @@ local function start(r, worker, fence)
     conclude(r, NEXT[r.state].TIMEOUT, R_DEADLINE, '', DEADLINE, 'null', 'null', 'null')
     return 'expired'
   end
+  local scope = paused_by(r)
+  if scope then
+    hold(r, scope)
+    return 'held'
+  end
   undispatch(r)
   bump(r)
   r.state, r.reason, r.fence, r.worker = NEXT[r.state].START, R_NONE, fence, worker
   r.attempt, r.spent, r.redispatched = r.attempt + 1, r.spent + 1, 0
-  r.chunks = 0
+  r.chunks, r.logs = 0, 0
   r.started_at, r.started_version = now, r.version
   if r.first_started_at == 0 then r.first_started_at = now end
   if r.dirty == 1 then write_end(r, '', 'null', 'null', 'null', 'null') end
@@ -271,13 +375,60 @@ end
 
 -- What a worker needs in order to run a task it has claimed.
 local function claimed(r)
-  local private = redis.call('GETRANGE', key_of(r.id), SIZE, r.json_at - 1)
+  local private = redis.call('GETRANGE', key_of(r.id), SIZE[r.schema], r.json_at - 1)
   local inputs = ''
   if r.inputs_len > 0 then
     inputs = redis.call('GETRANGE', key_of(r.id), r.inputs_at, r.inputs_at + r.inputs_len - 1)
   end
   return {'run', r.version, r.attempt, r.spent, r.losses, r.deaths, r.queued_at, r.started_at,
     r.first_started_at, r.deadline, r.timeout, r.created_at, trim(r.tenant), private, inputs}
+end
+
+-- Accept a task, with the arguments that submit.lua describes.
+local function accept(id, tenant, list, private, tail, inputs_at, inputs_len, delay, deadline,
+    timeout, ttl, max_dispatches, idempotency, fingerprint)
+  local known = read(id)
+  if known then return {'ok', known.version, known.created_at} end
+  local replay_key = B .. 'k:' .. trim(tenant) .. ':' .. idempotency
+  if trim(idempotency) ~= '' then
+    local earlier = redis.call('GET', replay_key)
+    if earlier then
+      local first, print_of_first = string.match(earlier, '^(%S+) (%S+)$')
+      if first and redis.call('EXISTS', key_of(first)) == 1 then
+        return {print_of_first == fingerprint and 'replay' or 'mismatch', first}
+      end
+    end
+  end
+  delay, deadline = tonumber(delay), tonumber(deadline)
+  local json_at = SIZE[SCHEMA] + #private
+  local attempts_at = json_at + HEAD + #tail + #'"attempts":['
+  local open_end = '],"progress":null,"error":null,"usage":null,"output":null}'
+  local r = {
+    id = id, schema = SCHEMA, state = S_PENDING, reason = delay > 0 and R_DELAYED or R_NONE,
+    list = tonumber(list), cancel = 0, queued = 0, stream = 0, dirty = 0, version = 1, seq = 0,
+    attempt = 0, spent = 0, losses = 0, deaths = 0, redispatched = 0,
+    max_dispatches = tonumber(max_dispatches), dispatch = 0, queued_version = 0,
+    started_version = 0, timeout = tonumber(timeout), created_at = now, queued_at = 0,
+    started_at = 0, first_started_at = 0, finished_at = 0,
+    next_attempt_at = delay > 0 and now + delay or 0, deadline = deadline, expires_at = 0,
+    ttl = tonumber(ttl), output_bytes = 0, stream_bytes = 0, chunks = 0, trimmed_version = 0,
+    trimmed_seq = 0, apart = 0, logs = 0, log_bytes = 0,
+    json_at = json_at, inputs_at = json_at + HEAD + tonumber(inputs_at),
+    inputs_len = tonumber(inputs_len), attempts_end = attempts_at, size = attempts_at + #open_end,
+    fence = string.rep(' ', 16), worker = string.rep(' ', 40), idempotency = idempotency,
+    tenant = tenant,
+  }
+  if delay > 0 then
+    redis.call('ZADD', B .. 'due', r.next_attempt_at, 'w:' .. id)
+  else
+    dispatch(r)
+  end
+  redis.call('SET', key_of(id), packed(r) .. private .. head(r) .. tail .. '"attempts":[' .. open_end)
+  redis.call('ZADD', B .. 'x:' .. trim(tenant), now, id)
+  if trim(idempotency) ~= '' then redis.call('SET', replay_key, id .. ' ' .. fingerprint) end
+  if deadline > 0 then redis.call('ZADD', B .. 'due', deadline, 'd:' .. id) end
+  emit_state(r)
+  return {'ok', 1, now}
 end
 
 local function each(stride, handle)

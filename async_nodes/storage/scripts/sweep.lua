@@ -1,6 +1,7 @@
+-- allow-oom
 -- sweep: recover what dead workers and vanished messages left. Arguments: lease (ms), ack
 -- time-out (ms), rows at most, outage (ms: no sweep for so long means that nobody could renew).
--- Writes what LOST leads to; workers, swept, q, x. Answers {rescued, sent again, graced, cursor of
+-- Writes what LOST leads to; workers, i, swept, q, x, hold. Answers {rescued, sent again, graced, cursor of
 -- the index walk, ids that ended …}.
 local lease, ack_timeout, most, outage = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 local workers = B .. 'workers'
@@ -27,7 +28,10 @@ for _, name in ipairs(redis.call('ZRANGEBYSCORE', workers, '-inf', now, 'LIMIT',
       if what ~= 'lost' then ended[#ended + 1] = id end
     end
   end
-  if redis.call('SCARD', running) == 0 then redis.call('ZREM', workers, name) end
+  if redis.call('SCARD', running) == 0 then
+    redis.call('ZREM', workers, name)
+    redis.call('DEL', B .. 'i:' .. name)
+  end
   if rescued >= most then break end
 end
 
@@ -46,6 +50,9 @@ for list = 0, #LISTS do
     end
   end
 end
+
+-- Whoever resumed a queue or a node may have died before all of its tasks were dispatched.
+for _, scope in ipairs(redis.call('SMEMBERS', B .. 'holds')) do release(scope, most) end
 
 -- Walk the index a little, dropping ids whose record has expired.
 local index = B .. 'x:default'

@@ -1,3 +1,4 @@
+-- allow-oom
 -- take: pop messages and claim their tasks in one step, so that nothing is ever in between.
 -- Arguments: worker, nonce (12 characters), how many at most, again (1: the answer to the same call
 -- was lost), first (a message popped by a blocking pop, or empty), then the indexes of the lists,
@@ -12,10 +13,13 @@ local function take(message)
   local id = string.match(message, '"id": ?"(t_%w+)"')
   local dispatched = tonumber(string.match(message, '"an_dispatch": ?(%d+)') or '-1')
   local r = id and read(id)
-  if not r or not NEXT[r.state].START or r.queued == 0 or r.dispatch ~= dispatched then return end
+  if not r or not NEXT[r.state].START or r.queued == 0 or r.queued == 3 or r.dispatch ~= dispatched then
+    return
+  end
   local fence = fence_of(#taken)
   local refused = start(r, worker, fence)
-  if refused then taken[#taken + 1] = {id, fence, refused} else taken[#taken + 1] = {id, fence, claimed(r)} end
+  if refused == 'held' then return end
+  taken[#taken + 1] = {id, fence, refused or claimed(r)}
 end
 
 if again == '1' then

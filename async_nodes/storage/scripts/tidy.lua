@@ -1,3 +1,4 @@
+-- allow-oom
 -- tidy: clear what dead workers left in kombu's ledger of popped messages. Arguments: ledger hash,
 -- its index (zset by time of the pop, in seconds), age (s) before an entry is looked at, rows.
 -- An entry goes when its task is gone, has ended, or waits for another message. Answers how many.
