@@ -166,7 +166,7 @@ def _attempts(document: Document) -> list[_Attempt]:
 
 def _past(document: Document, stages: Sequence[_Stage]) -> Iterator[StateEvent]:
     first = stages[0]
-    delayed = first.queued != 1
+    delayed = first.queued % 2 == 0  # queued at once is 1, and every pause in between adds two
     pending, running = NodeState.PENDING, NodeState.RUNNING
     yield StateEvent(
         version=1,
@@ -178,8 +178,7 @@ def _past(document: Document, stages: Sequence[_Stage]) -> Iterator[StateEvent]:
     )
     told = 1
     for index, stage in enumerate(stages):
-        if stage.queued > told:
-            yield StateEvent(stage.queued, pending, Reason.NONE, stage.number - 1, stage.queued_at)
+        yield from _queued(told, stage)
         if stage.started:
             yield StateEvent(stage.started, running, Reason.NONE, stage.number, stage.started_at)
         if stage.ended and not (document.state.terminal and stage.ended == document.version):
@@ -187,13 +186,25 @@ def _past(document: Document, stages: Sequence[_Stage]) -> Iterator[StateEvent]:
             due = _due(document, stage.ended, following) if stage.reason is Reason.BACKOFF else None
             yield StateEvent(stage.ended, pending, stage.reason, stage.number, stage.ended_at, due)
         told = max(stage.queued, stage.ended, 1)
+    last = document.version - (document.state.terminal and stages[-1].ended != document.version)
+    if document.state is not running and last > told:
+        yield StateEvent(last, pending, Reason.PAUSED, document.attempt, at=None)
+
+
+def _queued(told: int, stage: _Stage) -> Iterator[StateEvent]:
+    """Yield how a wait went on to the queue: by a timer, and in and out of pauses."""
+    for version in range(told + 1, stage.queued + 1):
+        out = (stage.queued - version) % 2 == 0
+        reason, at = (Reason.NONE, stage.queued_at) if out else (Reason.PAUSED, None)
+        when = at if version == stage.queued else None
+        yield StateEvent(version, NodeState.PENDING, reason, stage.number - 1, when)
 
 
 def _due(document: Document, version: int, following: _Stage | None) -> str | None:
     """Return when the wait that began with a version was due to end, or did end."""
     if document.version == version:
         return iso(document.next_attempt_at)
-    return following.queued_at if following and following.queued > version else None
+    return following.queued_at if following and following.queued == version + 1 else None
 
 
 def _cancelling(

@@ -138,7 +138,7 @@ class Submitter:
         )
 
 
-def compose(
+def compose(  # noqa: PLR0913 - all that a task begins with
     request: SubmitRequest,
     *,
     task_id: str,

@@ -16,7 +16,7 @@ from async_nodes.dispatch.messages import templates
 from async_nodes.settings import Settings
 from async_nodes.storage.commit import DirectCommit
 from async_nodes.storage.keys import Keys
-from async_nodes.storage.layout import FIELDS
+from async_nodes.storage.layout import FIELDS, SCHEMA
 from async_nodes.storage.redis_connection import BlockingConnection
 from async_nodes.storage.redis_store import RedisStore, scripts_for
 from async_nodes.storage.script_library import render
@@ -98,11 +98,12 @@ def open_store(
     gate_limit: int = 0,
     stream_cap: int = 0,
     lease_seconds: float = 15.0,
+    schema: int = SCHEMA,
     **options: Any,
 ) -> RealStore:
     """Return the store of an empty server."""
     link = BlockingConnection(server.url, timeout=5.0)
-    scripts = scripts_for(link, KEYS, messages(), gate_limit=gate_limit)
+    scripts = scripts_for(link, KEYS, messages(), gate_limit=gate_limit, schema=schema)
     if stream_cap:
         scripts = render(KEYS, messages(), stream_cap=stream_cap)
     committer = DirectCommit(link, scripts, KEYS.base)

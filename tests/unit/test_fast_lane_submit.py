@@ -127,7 +127,10 @@ def test_what_is_stored_is_what_the_encoder_makes(
         "retry_of": None,
         "tags": asked.tags,
         "metadata": asked.metadata,
-        "links": {"self": link, "events": f"{link}/events", "cancel": f"{link}/cancel"},
+        "links": {
+            "self": link,
+            **{name: f"{link}/{name}" for name in ("events", "result", "logs", "cancel")},
+        },
     }
     before = compact(members)[1:-1] + b',"inputs":'
     assert row.tail == before + asked.raw_inputs + b","

@@ -96,7 +96,7 @@ def stored(record: Snapshot, **columns: Any) -> Document:
     text = b'{"task_id":"t_1",' + TAIL + attempts.encode()
     values["json_at"] = layout.CONTROL_SIZE
     values["attempts_end"] = layout.CONTROL_SIZE + len(text)
-    control = layout._STRUCT.pack(*(values | columns).values())
+    control = layout._STRUCTS[layout.SCHEMA].pack(*(values | columns).values())
     return layout.parse(control + text + b'],"output":{"attempts":[7]}}')
 
 

@@ -26,7 +26,7 @@ def stored(**columns: object) -> bytes:
     private, document = b"private", b'{"a":1}'
     index = [field.name for field in layout.FIELDS].index("json_at")
     values[index] = layout.CONTROL_SIZE + len(private)
-    return layout._STRUCT.pack(*values) + private + document
+    return layout._STRUCTS[layout.SCHEMA].pack(*values) + private + document
 
 
 @pytest.mark.parametrize("field", layout.FIELDS, ids=lambda field: field.name)

@@ -34,6 +34,7 @@ MEANS: dict[tuple[NodeState, EventType], tuple[NodeState, Reason, Outcome | None
     (PENDING, E.START): (RUNNING, Reason.NONE, None, 1),
     (PENDING, E.WAKE): (PENDING, Reason.NONE, None, 1),
     (PENDING, E.LOST): (PENDING, Reason.NONE, None, 0),
+    (PENDING, E.HOLD): (PENDING, Reason.PAUSED, None, 1),
     (PENDING, E.CANCEL): (CANCELLED, Reason.NONE, None, 1),
     (PENDING, E.TIMEOUT): (FAILED, Reason.DEADLINE, None, 1),
     (PENDING, E.ERROR): (FAILED, Reason.UNDISPATCHED, None, 1),
@@ -115,12 +116,12 @@ def test_a_bad_end_asks_for_compensation() -> None:
 
 
 def test_what_is_dispatched_and_timed_is_said_by_effects() -> None:
-    """Back to Pending at once is a message, back to Pending later is a timer."""
+    """Back to Pending at once is a message, later a timer, held for a pause neither."""
     for pair, row in TABLE.items():
         waits = pair[1] in {E.RETRY, E.WAIT}
         if row.target is PENDING:
             assert (Effect.TIMER in row.effects) == waits, pair
-            assert (Effect.DISPATCH in row.effects) == (not waits), pair
+            assert (Effect.DISPATCH in row.effects) == (not waits and pair[1] is not E.HOLD), pair
 
 
 # -- losses ----------------------------------------------------------------------------------------

@@ -8,8 +8,10 @@ local function count_usage(r, usage)
     r.json_at + HEAD + 127), '^"node":"([^"]+)"') or ''
   local day = string.gsub(string.sub(iso(now), 2, 11), '-', '')
   local totals = B .. 'u:' .. trim(r.tenant) .. ':' .. day
-  for name, count in pairs(cjson.decode(usage)) do
-    if type(count) == 'number' then
+  local ok, counts = pcall(cjson.decode, usage)
+  if not ok or type(counts) ~= 'table' then return end
+  for name, count in pairs(counts) do
+    if type(count) == 'number' and count > 0 and count < 2 ^ 53 then
       redis.call('HINCRBY', totals, node .. '/' .. name, string.format('%.0f', count))
     end
   end
