@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from async_nodes.core.errors import AsyncNodesError
 from async_nodes.execution import attempt, endings
+from async_nodes.storage.retention import Retention
 
 if TYPE_CHECKING:
     from async_nodes.core.ports import Claim
@@ -36,6 +37,7 @@ TICK = 0.1
 SWEEP_EVERY = 1.0
 TIDY_EVERY = 30.0
 COMPARE_EVERY = 5.0
+RELIEVE_EVERY = 5.0
 REPORT_STALL_AFTER = 1.0
 SHORTEST_STALL, LONGEST_STALL = 2.0, 5.0
 NAMELESS_STALL = 30.0
@@ -76,6 +78,7 @@ class Keeper:
         loop: Loop | None = None,
     ) -> None:
         self._store = store
+        self._retention = Retention(store)
         self._worker = worker
         self._renew_every = lease_seconds / 3
         self._held = held
@@ -88,6 +91,7 @@ class Keeper:
         self._stopping = False
         self._stopped = False
         self._renewed_at = self._swept_at = self._tidied_at = self._fire_at = 0.0
+        self._relieved_at = 0.0
         self._compared_at = time.monotonic()
         self._reported = False
         self._last_tick = time.monotonic()
@@ -158,6 +162,10 @@ class Keeper:
         if now - self._tidied_at >= TIDY_EVERY:
             self._tidied_at = now
             self._store.tidy()
+        if now - self._relieved_at >= RELIEVE_EVERY:
+            self._relieved_at = now
+            if removed := self._retention.relieve():
+                say(f"memory runs short: the {removed} oldest ended tasks are no longer kept")
         if now - self._compared_at >= COMPARE_EVERY:
             self._compared_at = now
             self._find_orphans()
