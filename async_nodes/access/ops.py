@@ -9,7 +9,8 @@ from typing import Any, Final
 
 from flask import Blueprint, Response, request
 
-from async_nodes.access import negotiate, openapi, problems
+from async_nodes.access import negotiate, problems
+from async_nodes.access.openapi.document import document
 from async_nodes.access.services import Provider
 from async_nodes.core import strict_json
 from async_nodes.core.errors import CATALOGUE, AsyncNodesError, ErrorKind
@@ -26,7 +27,7 @@ PAGE_POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; frame-ances
 def blueprint(settings: Settings, provider: Provider, nodes: Registry) -> Blueprint:
     """Return the routes about the service itself."""
     made = Blueprint("ops", __name__)
-    document = strict_json.dumps(openapi.document(nodes))
+    described = strict_json.dumps(document(nodes))
 
     @made.get("/v1/nodes")
     def list_nodes() -> Response:
@@ -52,7 +53,7 @@ def blueprint(settings: Settings, provider: Provider, nodes: Registry) -> Bluepr
 
     @made.get("/openapi.json")
     def show_openapi() -> Response:
-        return Response(document, content_type=JSON)
+        return Response(described, content_type=JSON)
 
     @made.get("/problems")
     def list_problems() -> Response:

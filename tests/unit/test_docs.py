@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import settings
-from async_nodes.access import openapi
+from async_nodes.access.openapi.document import document as openapi
 from async_nodes.nodes.registry import BUILT_IN, registry
 from async_nodes.settings import OUR_TYPES
 from docs.generate_errors import PAGE, document
@@ -75,14 +75,14 @@ def test_every_route_is_described() -> None:
         re.sub(r"<\w+>", "*", path)
         for path in re.findall(r"`(?:GET|POST) ([^`]+)`", page("docs/api.md"))
     }
-    served = {re.sub(r"\{\w+\}", "*", path) for path in openapi.document([])["paths"]}
+    served = {re.sub(r"\{\w+\}", "*", path) for path in openapi([])["paths"]}
 
     assert served - described == set()
 
 
 def test_every_field_of_a_task_is_described() -> None:
     """Each member of a request and of a record is in docs/api.md."""
-    schemas = openapi.document([])["components"]["schemas"]
+    schemas = openapi([])["components"]["schemas"]
     described = set(re.findall(r"`(\w+)`", page("docs/api.md")))
 
     for name in ("SubmitRequest", "Task"):
