@@ -86,6 +86,11 @@ class Program:
             )
         self.starts += 1
 
+    def change(self, **environ: str | None) -> None:
+        """Change the environment of its next start; None removes a variable."""
+        changed = {**self._environ, **environ}
+        self._environ = {name: value for name, value in changed.items() if value is not None}
+
     def send(self, number: int) -> None:
         """Send a signal to the process alone."""
         assert self._process is not None
