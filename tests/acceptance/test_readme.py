@@ -30,7 +30,13 @@ from tests.acceptance.stack import answers, free_port
 pytestmark = [pytest.mark.needs("redis", "curl", "bash"), pytest.mark.timeout(180)]
 
 ROOT = Path(__file__).parents[2]
-PAGES = ("README.md", "docs/api.md", "docs/nodes.md", "docs/configuration.md")
+AREAS = sorted(path.name for path in (ROOT / "docs" / "api").glob("[!A-Z]*.md"))
+PAGES = (
+    "README.md",
+    *(f"docs/api/{name}" for name in AREAS),
+    "docs/nodes.md",
+    "docs/configuration.md",
+)
 TRANSLATION = "README.zh-CN.md"
 ARROW = "# → "
 FENCE = re.compile(r"^```([^\n`]*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)

@@ -15,6 +15,8 @@ from docs.generate_errors import PAGE, document
 
 ROOT = Path(settings.__file__).parent
 PAGES = sorted((*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")))
+AREAS = {path.name: path.read_text("utf-8") for path in ROOT.glob("docs/api/[!A-Z]*.md")}
+METHODS = {"get", "post", "put", "delete", "patch"}
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 
 
@@ -22,10 +24,14 @@ def page(name: str) -> str:
     return (ROOT / name).read_text(encoding="utf-8")
 
 
+def anchor(heading: str) -> str:
+    """Return the anchor that GitHub gives to a heading."""
+    return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+
+
 def anchors(text: str) -> set[str]:
-    """Return the anchors that GitHub gives to a page's headings."""
-    headings = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
-    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+    """Return the anchors of a page."""
+    return {anchor(heading) for heading in re.findall(r"^#+ (.+)$", text, re.MULTILINE)}
 
 
 def test_the_page_of_errors_is_that_of_the_catalogue() -> None:
@@ -69,21 +75,26 @@ def test_no_setting_is_described_that_is_none() -> None:
     assert found - set(OUR_TYPES) <= wrong
 
 
-def test_every_route_is_described() -> None:
-    """Each path of the OpenAPI document is in the table of docs/api.md."""
-    described = {
-        re.sub(r"<\w+>", "*", path)
-        for path in re.findall(r"`(?:GET|POST) ([^`]+)`", page("docs/api.md"))
-    }
-    served = {re.sub(r"\{\w+\}", "*", path) for path in openapi([])["paths"]}
+def test_every_route_has_a_section() -> None:
+    """Each method of each path has a heading in a page of docs/api, and the index leads there."""
+    index = page("docs/api/README.md")
+    missing = []
+    for path, item in openapi([])["paths"].items():
+        for method in METHODS & item.keys():
+            written = path.replace("{", "<").replace("}", ">")
+            route = f"{method.upper()} {written}"
+            homes = [name for name, text in AREAS.items() if f"\n## `{route}`\n" in text]
+            row = f"[`{route}`]({''.join(homes)}#{anchor(route)})"
+            if len(homes) != 1 or row not in index:
+                missing.append(row)
 
-    assert served - described == set()
+    assert missing == []
 
 
 def test_every_field_of_a_task_is_described() -> None:
-    """Each member of a request and of a record is in docs/api.md."""
+    """Each member of a request and of a record is in docs/api/tasks.md."""
     schemas = openapi([])["components"]["schemas"]
-    described = set(re.findall(r"`(\w+)`", page("docs/api.md")))
+    described = set(re.findall(r"`(\w+)`", AREAS["tasks.md"]))
 
     for name in ("SubmitRequest", "Task"):
         assert set(schemas[name]["properties"]) - described == set(), name
@@ -110,7 +121,7 @@ def test_figures_are_those_of_the_benchmarks(name: str, heading: str) -> None:
     assert quoted - measured == set()
 
 
-@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_no_link_leads_nowhere(path: Path) -> None:
     """A link to a file of the project finds it, and a heading in it where it names one."""
     broken = []
