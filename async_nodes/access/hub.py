@@ -1,8 +1,8 @@
 """The hub: one subscriber connection per process for all who watch tasks (step *expose*).
 
-A task's channel is asked for when its first local reader comes and given up when its last one
-leaves. Pub/sub keeps nothing: after every cut the readers are told of a `GAP` and look into the
-store, which has it all. The hub does not know what a message means.
+A channel, a task's or the feed's, is asked for when its first local reader comes and given up when
+its last one leaves. Pub/sub keeps nothing: after every cut the readers are told of a `GAP` and look
+into the store, which has it all. The hub does not know what a message means.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _PAUSE_FIRST, _PAUSE_MOST = 0.05, 1.0
 
 
 class _Channel:
-    """One task's channel and who reads it here."""
+    """One channel and who reads it here."""
 
     __slots__ = ("confirmed", "name", "readers")
 
@@ -104,7 +104,7 @@ class Hub:
 
     @property
     def channels(self) -> int:
-        """Return how many tasks are watched in this process."""
+        """Return how many channels are read in this process."""
         return len(self._channels)
 
     @property
@@ -145,10 +145,14 @@ class Hub:
             StoreUnavailable: it did not come.
 
         """
+        return self.listen(self._keys.channel(task_id), timeout=timeout)
+
+    def listen(self, name: str, *, timeout: float = CONFIRM_SECONDS) -> Subscription:
+        """Return a subscription to a channel that `storage.keys` spells; as `subscribe`."""
         if self._closed:
             raise StoreUnavailable("the server is stopping")
         self.start()
-        channel = self._channel(self._keys.channel(task_id).encode())
+        channel = self._channel(name.encode())
         subscription = Subscription(lambda leaving: self._leave(channel, leaving))
         channel.readers.add(subscription)
         self._subscribers += 1

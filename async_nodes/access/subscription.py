@@ -1,4 +1,4 @@
-"""What one reader has of a task's channel: a bounded buffer and a way to wait (step *expose*).
+"""What one reader has of a channel: a bounded buffer and a way to wait (step *expose*).
 
 A subscription costs a few hundred bytes: no greenlet, no connection. Its reader waits in `get`;
 the hub's reader greenlet fills it. It does not know Redis, nor what the messages mean.
@@ -42,8 +42,8 @@ class Message:
     """Hold one event as published, shared by all who read it.
 
     Attributes:
-        version, seq: its position in the task's events.
-        type: state, progress, chunk or done.
+        version, seq: its position in the task's events; in the feed, milliseconds and a number.
+        type: state, progress, chunk, log or done.
         json: the event's data; ``{}`` for done, whose data is the record.
         frame: what a reader made of it for the wire, kept for the other readers.
 
@@ -65,7 +65,7 @@ class Message:
 
 
 class Subscription:
-    """Read one task's events as they are published.
+    """Read one channel's messages as they are published.
 
     A context manager; leaving it is what frees it. One greenlet reads at a time.
 

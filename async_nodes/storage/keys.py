@@ -21,7 +21,7 @@ them. With the default prefix ``an``:
 | an:{0}:controls | hash | ever | controls | what is paused or drained: "queue:<list>" or "node:<name>" -> JSON |
 | an:{0}:hold:<scope> | list | until released | claim, release | ids of tasks held because <scope> is paused |
 | an:{0}:holds | set | ever | claim, release | scopes with held tasks |
-| an:{0}:feed | string | 60 s | web | somebody follows many tasks |
+| an:{0}:feed | string | 60 s | feed | somebody follows many tasks, and all is noted since (ms) |
 | an:{0}:feed:<tenant> | stream | 10 min, newest 10,000 | every script | changes of state, while followed |
 | an:{0}:u:<tenant>:<yyyymmdd> | hash | 400 days | finish | usage of a day (UTC): "<node>/<name>" -> total |
 | an:{0}:schema | zset | ever | every process | "records": the highest schema that was written |
