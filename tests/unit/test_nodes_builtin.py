@@ -9,23 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from async_nodes.core.errors import AsyncNodesError, RetryableError, TerminalError
-from async_nodes.nodes.llm_stream import ChatStream
 from async_nodes.nodes.registry import registry
 from async_nodes.nodes.text_chunk import spans
 from async_nodes.testing import nodes as test_nodes
 from async_nodes.testing import run_node
 
 registry(["async_nodes.testing.nodes"])
-
-
-def delta(content: str) -> bytes:
-    return b'data: {"choices": [{"delta": {"content": "%b"}}]}' % content.encode()
-
-
-def read(*lines: bytes) -> tuple[str, ChatStream]:
-    chat = ChatStream()
-    text = "".join(chat.feed(line) for line in lines)
-    return text + chat.finish(), chat
 
 
 def test_echo_returns_its_inputs() -> None:
@@ -97,102 +86,6 @@ def test_chunking_that_makes_no_sense_is_refused(inputs: dict[str, Any], code: s
         run_node("text.chunk", inputs)
 
     assert caught.value.code == code
-
-
-def test_a_stream_gives_text_usage_and_reason() -> None:
-    """Comments, roles and usage chunks are no text."""
-    text, chat = read(
-        b": ping",
-        b"",
-        b'data: {"choices": [{"delta": {"role": "assistant", "content": ""}}]}',
-        b"",
-        delta("a"),
-        b"",
-        delta("b"),
-        b"",
-        b'data: {"choices": [{"delta": {}, "finish_reason": "stop"}]}',
-        b"",
-        b'data: {"choices": [], "usage": {"total_tokens": 3, "cost": 1.5, "prompt_tokens": true}}',
-        b"",
-        b"data: [DONE]",
-        b"",
-    )
-
-    assert (text, chat.usage, chat.finish_reason) == ("ab", {"total_tokens": 3}, "stop")
-
-
-def test_an_event_in_several_data_lines_is_one_document() -> None:
-    """The lines of one event belong together; the space after the colon is optional."""
-    text, _ = read(
-        b'data:{"choices": [{"delta":',
-        b'data: {"content": "x"}, "finish_reason": "stop"}]}',
-        b"",
-    )
-
-    assert text == "x"
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
-        b'data: {"broken',
-        b"data: [1]",
-        b'data: {"choices": 1}',
-        b'data: {"choices": [1]}',
-        b'data: {"choices": [{"delta": "x"}]}',
-        b'data: {"choices": [{"delta": {"content": 1}}]}',
-        b'data: {"choices": [{"delta": {"content": "\xff"}}]}',
-        b'data: {"choices": [{"delta": {"tool_calls": [{"index": 5}]}}]}',
-    ],
-)
-def test_a_malformed_chunk_is_tried_again(line: bytes) -> None:
-    """What is not a chunk ends the attempt, and another one may succeed."""
-    chat = ChatStream()
-    chat.feed(line)
-
-    with pytest.raises(RetryableError) as caught:
-        chat.feed(b"")
-    assert caught.value.code == "model_bad_chunk"
-
-
-def test_a_stream_without_an_ending_was_cut() -> None:
-    """Text alone does not prove that the model had finished."""
-    with pytest.raises(RetryableError) as caught:
-        read(delta("half of the"), b"")
-
-    assert caught.value.code == "model_stream_cut"
-
-
-def test_an_error_in_the_stream_is_the_servers_own() -> None:
-    """Servers that fail half-way say so in a chunk."""
-    with pytest.raises(RetryableError, match="out of memory") as caught:
-        read(b'data: {"error": {"message": "out of memory"}}', b"")
-
-    assert caught.value.code == "model_error"
-
-
-def test_halves_of_a_surrogate_pair_are_joined() -> None:
-    """A character escaped over two chunks is whole; a lone half becomes U+FFFD."""
-    end = b'data: {"choices": [{"delta": {}, "finish_reason": "stop"}]}'
-
-    assert read(delta("a\\ud83d"), b"", delta("\\ude80b"), b"", end, b"")[0] == "a🚀b"
-    assert read(delta("a\\ud83d"), b"", end, b"")[0] == "a\ufffd"
-    assert read(delta("\\ude80"), b"", end, b"")[0] == "\ufffd"
-
-
-def test_tool_calls_are_joined_from_their_pieces() -> None:
-    """Arguments arrive in pieces and belong to the call of their index."""
-    _, chat = read(
-        b'data: {"choices": [{"delta": {"tool_calls": [{"index": 0, "id": "c1", "function":'
-        b' {"name": "f", "arguments": "{\\"a\\""}}]}}]}',
-        b"",
-        b'data: {"choices": [{"delta": {"tool_calls": [{"index": 0, "function":'
-        b' {"arguments": ": 1}"}}]}, "finish_reason": "tool_calls"}]}',
-        b"",
-    )
-
-    function = {"name": "f", "arguments": '{"a": 1}'}
-    assert chat.tool_calls == [{"id": "c1", "type": "function", "function": function}]
 
 
 def test_emit_streams_each_piece() -> None:
