@@ -1,0 +1,86 @@
+"""Step 5, expose: the OpenAPI document of the feed of many tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from async_nodes.access.openapi.pieces import (
+    STORED,
+    STREAM,
+    answer,
+    given,
+    operation,
+    parameter,
+    problems,
+)
+from async_nodes.access.openapi.shapes import (
+    COUNT,
+    ID,
+    POSITION_PATTERN,
+    REASON,
+    STATE,
+    TEXT,
+    TIME,
+    TIME_OR_NULL,
+    VERSION,
+    Schema,
+    array,
+    members,
+    ref,
+)
+
+
+def paths(nodes: Sequence[str]) -> Schema:
+    """Return the paths.
+
+    Args:
+        nodes: of no use here.
+
+    """
+    stream = answer("The changes from the client's place on", TEXT, STREAM)
+    stream["content"][STREAM]["x-sse-events"] = {
+        "state": ref("Change"),
+        "reset": ref("FeedReset"),
+    }
+    follow = operation(
+        "followTasks",
+        "Stream the changes of state of many tasks (server-sent events)",
+        {"200": stream, **problems(*STORED)},
+        parameters=[
+            _several("node", "A node's name; repeated: any of them.", TEXT),
+            _several("tag", "A tag; repeated: all of them.", TEXT),
+            _several("state", "A state; repeated: any of them.", STATE),
+            parameter("last_event_id"),
+            given("query", "after", "The same, in the address.", pattern=POSITION_PATTERN),
+        ],
+    )
+    return {"/v1/events": {"get": follow}}
+
+
+def _several(name: str, description: str, value: Schema) -> Schema:
+    """Return a parameter of the query that may be repeated."""
+    made = given("query", name, description)
+    return {**made, "schema": array(value), "explode": True}
+
+
+SCHEMAS: Final[Mapping[str, Schema]] = {
+    "Change": members(
+        {
+            "task_id": ID,
+            "node": TEXT,
+            "state": STATE,
+            "reason": REASON,
+            "attempt": COUNT,
+            "version": VERSION,
+            "at": TIME,
+            "next_attempt_at": TIME_OR_NULL,
+            "tags": array(TEXT),
+        },
+        description="A task has entered a state, or has another reason for it.",
+    ),
+    "FeedReset": members(
+        {"missed_after": {"type": "string", "pattern": POSITION_PATTERN}},
+        description="What happened after this place is not kept: read the tasks again.",
+    ),
+}
