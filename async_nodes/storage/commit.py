@@ -37,6 +37,9 @@ class Committer(Protocol):
     """Takes rows and answers with verdicts."""
 
     def commit(self, script: str, row: Row, *, patience: float) -> list[Any]: ...
+    def commit_many(
+        self, script: str, rows: Sequence[Row], *, patience: float
+    ) -> list[list[Any] | AsyncNodesError]: ...
 
 
 def run(link: Link, base: str, script: Script, args: Sequence[Argument]) -> Reply:
@@ -127,6 +130,14 @@ def _refusal(text: str) -> AsyncNodesError:
     return AsyncNodesError("internal", f"a store script failed: {text}")
 
 
+def settled(reply: Any) -> list[Any] | AsyncNodesError:
+    """Return a row's verdict, or the error that stands in its place."""
+    try:
+        return verdict_of(reply)
+    except AsyncNodesError as error:
+        return error
+
+
 class DirectCommit:
     """Run each row at once on a blocking link: for children, native threads and commands."""
 
@@ -137,18 +148,44 @@ class DirectCommit:
 
     def commit(self, script: str, row: Row, *, patience: float) -> list[Any]:
         """Return the row's verdict, sending it again while `patience` seconds last."""
-        pending = Pending(script, row, time.monotonic() + patience, size=0)
+        (answer,) = self.commit_many(script, [row], patience=patience)
+        if isinstance(answer, AsyncNodesError):
+            raise answer
+        return answer
+
+    def commit_many(
+        self, script: str, rows: Sequence[Row], *, patience: float
+    ) -> list[list[Any] | AsyncNodesError]:
+        """Return a verdict or an error for each row, sent in as few calls as the caps allow."""
+        until = time.monotonic() + patience
+        waiting = [Pending(script, row, until, size_of(row)) for row in rows]
+        queue = deque(waiting)
         pause = _PAUSE_FIRST
-        while True:
-            try:
-                reply = run(self._link, self._base, self._scripts[script], row)
-                return verdict_of(reply if isinstance(reply, Exception) else reply[0])
-            except StoreUnavailable as error:
-                final = given_up(pending, error, time.monotonic() + pause)
-                if final is not None:
-                    raise final from None
-            time.sleep(pause)
-            pause = min(pause * 2, _PAUSE_MOST)
+        while queue:
+            put_off = self._flush(take_batch(queue), time.monotonic() + pause)
+            if put_off:
+                queue.extendleft(reversed(put_off))
+                time.sleep(pause)
+                pause = min(pause * 2, _PAUSE_MOST)
+        return [pending.reply for pending in waiting]
+
+    def _flush(self, batch: list[Pending], next_try: float) -> list[Pending]:
+        """Send rows of one script once; answer them but for those to send again, returned."""
+        args = [argument for pending in batch for argument in pending.row]
+        replies: Any
+        try:
+            replies = run(self._link, self._base, self._scripts[batch[0].script], args)
+        except StoreUnavailable as error:
+            replies = error
+        put_off = []
+        for index, pending in enumerate(batch):
+            reply: Any = settled(replies if isinstance(replies, Exception) else replies[index])
+            if isinstance(reply, StoreUnavailable):
+                reply = given_up(pending, reply, next_try)
+            pending.reply = reply
+            if reply is None:
+                put_off.append(pending)
+        return put_off
 
 
 @dataclass(slots=True, eq=False)
@@ -161,7 +198,26 @@ class Pending:
     size: int
     reply: Any = None
     maybe_sent: bool = False
-    waiter: Any = field(default=None)
+    waiter: Any = field(default=None)  # has a `switch` that is called once `reply` is there
+
+
+def size_of(row: tuple[object, ...]) -> int:
+    """Return about how many bytes a row takes.
+
+    Raises:
+        TypeError: it cannot be sent, and would keep others from being sent with it.
+
+    """
+    size = 0
+    for part in row:
+        if isinstance(part, bytes | str):
+            size += len(part)
+        elif isinstance(part, int | float):
+            size += 8
+        else:
+            message = f"a row cannot hold {part!r}"
+            raise TypeError(message)
+    return size
 
 
 def take_batch(queue: deque[Pending]) -> list[Pending]:

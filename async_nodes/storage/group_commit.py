@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import gevent
@@ -16,6 +16,7 @@ from gevent.event import Event
 from gevent.hub import get_hub
 from greenlet import getcurrent
 
+from async_nodes.core.errors import AsyncNodesError
 from async_nodes.storage.commit import (
     Link,
     Pending,
@@ -23,6 +24,8 @@ from async_nodes.storage.commit import (
     given_up,
     passes,
     run_many,
+    settled,
+    size_of,
     take_batch,
     verdict_of,
 )
@@ -30,11 +33,28 @@ from async_nodes.storage.redis_errors import StoreBusy, StoreUnavailable
 from async_nodes.storage.script_library import Script
 
 ORDER = ("submit", "claim", "apply", "finish", "cancel", "lost")
-"""Scripts in the order one flush runs them: a task's chunks come before its end."""
+"""Scripts in the order one flush runs them: a task's chunks come before its end. All others
+follow."""
 
 MAX_WAITING = 20_000
 _FLUSH_TIMEOUT = 5.0
 _PAUSE_FIRST, _PAUSE_MOST = 0.02, 0.25
+
+
+class _Together:
+    """Wake one greenlet once the last of its rows is answered."""
+
+    __slots__ = ("_left", "greenlet")
+
+    def __init__(self, rows: int, greenlet: Any) -> None:
+        self._left = rows
+        self.greenlet = greenlet
+
+    def switch(self) -> None:
+        """Count one answered row."""
+        self._left -= 1
+        if not self._left and self.greenlet is not None:
+            self.greenlet.switch()
 
 
 class GroupCommit:
@@ -78,13 +98,9 @@ class GroupCommit:
             StoreUnavailable: no verdict within `patience` seconds.
 
         """
-        if self._waiting >= MAX_WAITING:
-            raise StoreBusy(f"{self._waiting} rows wait for the store")
         until = time.monotonic() + patience
-        pending = Pending(script, row, until, _size(row), waiter=getcurrent())
-        self._waiting += 1
-        self._queues[script].append(pending)
-        self._start()
+        pending = Pending(script, row, until, size_of(row), waiter=getcurrent())
+        self._put([pending])
         try:
             # No timer: the flusher answers every row within its patience and one flush.
             self._hub.switch()
@@ -92,7 +108,33 @@ class GroupCommit:
             pending.waiter = None  # killed or answered: whoever comes later finds nobody to wake
         return verdict_of(pending.reply)
 
-    def _start(self) -> None:
+    def commit_many(
+        self, script: str, rows: Sequence[Row], *, patience: float
+    ) -> list[list[Any] | AsyncNodesError]:
+        """Return a verdict or an error for each row; the calling greenlet waits once for all.
+
+        Raises:
+            TypeError: a row cannot be sent.
+            StoreBusy: too many rows wait already.
+
+        """
+        if not rows:
+            return []
+        until = time.monotonic() + patience
+        together = _Together(len(rows), getcurrent())
+        waiting = [Pending(script, row, until, size_of(row), waiter=together) for row in rows]
+        self._put(waiting)
+        try:
+            self._hub.switch()
+        finally:
+            together.greenlet = None
+        return [settled(pending.reply) for pending in waiting]
+
+    def _put(self, rows: Sequence[Pending]) -> None:
+        if self._waiting >= MAX_WAITING:
+            raise StoreBusy(f"{self._waiting} rows wait for the store")
+        self._waiting += len(rows)
+        self._queues.setdefault(rows[0].script, deque()).extend(rows)
         if self._flusher is None or self._flusher.dead:
             self._flusher = gevent.spawn(self._run)
         if not self._work.is_set():
@@ -102,7 +144,7 @@ class GroupCommit:
         pause = _PAUSE_FIRST
         while True:
             self._work.wait()
-            batches = [batch for name in ORDER if (batch := take_batch(self._queues[name]))]
+            batches = [batch for queue in self._queues.values() if (batch := take_batch(queue))]
             if not batches:
                 self._work.clear()
                 continue
@@ -168,16 +210,3 @@ class GroupCommit:
                     self._queues[pending.script].appendleft(pending)
                 else:
                     self._answer(pending, final)
-
-
-def _size(row: tuple[object, ...]) -> int:
-    size = 0
-    for part in row:
-        if isinstance(part, bytes | str):
-            size += len(part)
-        elif isinstance(part, int | float):
-            size += 8
-        else:
-            message = f"a row cannot hold {part!r}"
-            raise TypeError(message)
-    return size

@@ -208,7 +208,8 @@ def _arguments(filters: Filters) -> _Arguments:
     times = ("-inf" if after is None else str(after), "+inf" if before is None else str(before))
     states = _numbers([layout.STATES.index(state) for state in filters.states])
     lists = _numbers([LISTS.index(name) for name in filters.lists])
-    rest = (states, lists, len(filters.nodes), *filters.nodes, *filters.tags)
+    rest: tuple[str | int, ...] = (states, lists, len(filters.nodes))
+    rest += (*filters.nodes, *filters.tags)
     return _Arguments(times, rest)
 
 

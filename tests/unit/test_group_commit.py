@@ -238,6 +238,76 @@ def test_the_direct_commit_keeps_trying_too() -> None:
     assert direct.commit("finish", (1,), patience=5.0) == [b"ok", 1]
 
 
+# -- many rows of one sender -----------------------------------------------------------------------
+
+COMMITS = pytest.mark.parametrize("made", [committed, lambda link: DirectCommit(link, SCRIPTS, "")])
+
+
+@COMMITS
+def test_many_rows_of_one_sender_go_together(made: Any) -> None:
+    """They share calls up to the caps, and each gets its own verdict, in order."""
+    link = EchoLink()
+    answers = made(link).commit_many("submit", [(n,) for n in range(450)], patience=5.0)
+
+    assert answers == [[b"ok", n] for n in range(450)]
+    assert [len(batch) for call in link.calls for _, batch in call] == [200, 200, 50]
+    assert made(link).commit_many("submit", [], patience=5.0) == []
+
+
+@COMMITS
+def test_one_row_that_fails_harms_no_other(made: Any) -> None:
+    """An error stands in its place; what was put off is sent again by itself."""
+    link = EchoLink()
+    refused = {2}
+
+    def answer(_script: str, row: int) -> Answer:
+        if row in refused:
+            refused.discard(row)
+            return [b"error", b"LOADING"]
+        return [b"error", b"OOM command"] if row == 1 else [b"ok", row]
+
+    link.answer = answer
+    answers = made(link).commit_many("submit", [(n,) for n in range(4)], patience=5.0)
+
+    assert [answers[0], *answers[2:]] == [[b"ok", 0], [b"ok", 2], [b"ok", 3]]
+    assert isinstance(answers[1], StoreFull)
+    assert [call[0][1] for call in link.calls] == [[0, 1, 2, 3], [2]]
+
+
+@COMMITS
+def test_many_rows_whose_fate_is_unknown_are_told_as_that(made: Any) -> None:
+    """Those that were sent before the cut are unknown, each by itself."""
+    link = EchoLink(OutcomeUnknown("cut"), *[NotSent("down")] * 99)
+    answers = made(link).commit_many("submit", [(n,) for n in range(250)], patience=0.2)
+
+    assert [type(one) for one in answers] == [OutcomeUnknown] * 200 + [NotSent] * 50
+
+
+def test_a_sender_of_many_that_was_killed_disturbs_nobody() -> None:
+    """Its rows are carried out or not; the bound stays right."""
+    group = committed(EchoLink())
+    many = gevent.spawn(group.commit_many, "submit", [(n,) for n in range(300)], patience=5.0)
+    gevent.sleep(0)
+    many.kill(block=False)
+
+    assert group.commit("submit", (999,), patience=5.0) == [b"ok", 999]
+    gevent.sleep(0.01)
+    assert group._waiting == 0
+
+
+def test_a_script_outside_the_order_comes_last() -> None:
+    """Rows of any script can be committed."""
+    link = EchoLink()
+    group = committed(link)
+    waiting = [
+        gevent.spawn(group.commit, script, (script,), patience=5.0)
+        for script in ("release", "finish")
+    ]
+    gevent.joinall(waiting, raise_error=True)
+
+    assert [name for name, _ in link.calls[0]] == ["finish", "release"]
+
+
 @pytest.mark.parametrize(
     ("reply", "expected"),
     [
