@@ -384,6 +384,33 @@ _TABLE: tuple[tuple[str, int, bool, str, str, str, str], ...] = (
         "The task is tried again.",
         "任务会重试。",
     ),
+    (
+        "model_bad_output",
+        502,
+        True,
+        "The model's answer is not what was asked for",
+        "模型输出不符合要求",
+        "The task is tried again; make the schema simpler or max_tokens larger if it stays.",
+        "任务会重试;若仍出现,请简化 schema 或增大 max_tokens。",
+    ),
+    (
+        "template_failed",
+        422,
+        False,
+        "The template could not be rendered",
+        "模板渲染失败",
+        "Correct the template at the line in error.message, or give the variable it misses.",
+        "请更正 error.message 所示行的模板,或补上缺少的变量。",
+    ),
+    (
+        "index_not_found",
+        404,
+        False,
+        "There is no index of that name",
+        "没有该名称的索引",
+        "Build it with the node rag.index; an index goes when its ttl is over.",
+        "请用节点 rag.index 建立索引;索引在 ttl 到期后消失。",
+    ),
     # Set-up
     (
         "unknown_setting",
