@@ -298,6 +298,7 @@ def run_tests(arguments: list[str]) -> int:
     os.chdir(str(ROOT))
     results = [(name, timed([str(PYTHON), *command])) for name, command in CHECKS]
     results += [(f"tests/{name}", run_tier(name, needs_server=n)) for name, n in TIERS]
+    results.append(("under gevent", timed([str(PYTHON), "-m", "tests.patched"])))
     results += [
         (name, f"not run: {purpose} (not on PATH)")
         for name, purpose in PROGRAMS

@@ -18,6 +18,8 @@ from benchmarks._load import live, parse, read
 from benchmarks._processes import BenchmarkError, cpu_seconds, processes
 from benchmarks._sides import BASELINE, BASELINE_DIALECT, OURS, OURS_DIALECT, PARTS, Dialect, Side
 
+pytestmark = pytest.mark.native  # the load comes from a process that is not patched
+
 Answer = Callable[[bytes, bytes], tuple[int, bytes]]
 
 

@@ -451,11 +451,11 @@ def commands(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[list[str]]
 def test_test_runs_every_check_and_tier(
     commands: list[list[str]], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Checks first, then the tiers that are there, then the list."""
+    """Checks first, then the tiers that are there and some again under gevent, then the list."""
     assert bootstrap.run_tests([]) == 0
 
-    assert [c[1] for c in commands] == ["ruff", "contracts", "pytest", "pytest"]
-    assert [c[2] for c in commands[2:]] == ["tests/unit", "tests/integration"]
+    assert [c[1] for c in commands] == ["ruff", "contracts", "pytest", "pytest", "tests.patched"]
+    assert [c[2] for c in commands[2:4]] == ["tests/unit", "tests/integration"]
     summary = capsys.readouterr().out.partition("== summary")[2]
     assert "tests/acceptance   no tests" in summary
 
@@ -476,7 +476,7 @@ def test_a_failing_check_fails_the_run_but_stops_nothing(
     monkeypatch.setattr(bootstrap, "CHECKS", (("mypy", ["-m", "mypy"]),))
 
     assert bootstrap.run_tests([]) == 1
-    assert len(commands) == 3
+    assert len(commands) == 4
     assert "failed: mypy" in capsys.readouterr().out
 
 

@@ -166,6 +166,7 @@ def test_a_foreign_message_is_none(payload: bytes) -> None:
     assert parse_message(payload) is None
 
 
+@pytest.mark.native
 def test_the_hub_refuses_an_unpatched_process() -> None:
     """Without gevent's patches every reader would block all others: the error says so."""
     with pytest.raises(AsyncNodesError) as caught:
