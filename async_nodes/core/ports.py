@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from async_nodes.core.errors import AsyncNodesError
 from async_nodes.core.machine import SUSPECT_LOSSES
 from async_nodes.core.states import EventType, NodeState
 
@@ -56,6 +57,7 @@ class Accepted:
     version: int
     created_ms: int
     replayed: bool = False
+    state: NodeState = NodeState.PENDING
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +152,15 @@ class Cancelled:
 
 
 @dataclass(frozen=True, slots=True)
+class Deleted:
+    """Tell what a delete did: deleted, unfinished (too early), closing (in a moment) or gone."""
+
+    verdict: str
+    version: int = 0
+    state: NodeState | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Swept:
     """Tell what a sweep did; `ended` are the tasks it brought to a terminal state."""
 
@@ -207,6 +218,9 @@ class Tasks(Protocol):
     """The life of a task, as the web node and the workers drive it."""
 
     def submit(self, submission: Submission) -> Accepted: ...
+    def submit_many(
+        self, submissions: Sequence[Submission]
+    ) -> list[Accepted | AsyncNodesError]: ...
     def read(self, task_id: str) -> Record | None: ...
     def claim(self, task_id: str, dispatch: int, *, worker: str, fence: str) -> Claim | Refused: ...
     def progress(self, task_id: str, fence: str, json: bytes) -> Applied: ...
@@ -214,6 +228,7 @@ class Tasks(Protocol):
     def log(self, task_id: str, fence: str, json: bytes, *, number: int) -> Applied: ...
     def finish(self, task_id: str, fence: str, ending: Ending) -> Finished: ...
     def cancel(self, task_id: str, *, tenant: str) -> Cancelled: ...
+    def delete(self, task_id: str, *, tenant: str) -> Deleted: ...
 
 
 class Channels(Protocol):

@@ -18,6 +18,7 @@ from async_nodes.core.ports import (
     Applied,
     Cancelled,
     Claim,
+    Deleted,
     Ending,
     Finished,
     LogEntry,
@@ -157,17 +158,59 @@ class RedisStore:
         try:
             verdict = self.row("submit", _submit_row(submission))
         except OutcomeUnknown as error:
-            raise AsyncNodesError(
-                "outcome_unknown", error.detail, retry_after=1.0, task_id=task_id
-            ) from error
-        if verdict[0] == b"ok":
-            return Accepted(task_id, int(verdict[1]), int(verdict[2]))
-        first = verdict[1].decode()
-        if verdict[0] == b"mismatch":
-            raise AsyncNodesError("idempotency_mismatch", task_id=first)
-        document = self.read(first)
-        version, created = (document.version, document.created_at) if document else (1, 0)
-        return Accepted(first, version, int(created), replayed=True)
+            raise _unknown(task_id, error) from error
+        (said,) = self._accepted([task_id], [verdict])
+        if isinstance(said, AsyncNodesError):
+            raise said
+        return said
+
+    def submit_many(self, submissions: Sequence[Submission]) -> list[Accepted | AsyncNodesError]:
+        """Put tasks into the store, each by itself; return for each what `submit` would.
+
+        Raises:
+            StoreUnavailable: nothing was accepted.
+
+        """
+        ids = [submission.task_id for submission in submissions]
+        rows = [_submit_row(submission) for submission in submissions]
+        return self._accepted(
+            ids, self._committer.commit_many("submit", rows, patience=self._patience)
+        )
+
+    def _accepted(
+        self, ids: Sequence[str], verdicts: Sequence[list[Any] | AsyncNodesError]
+    ) -> list[Accepted | AsyncNodesError]:
+        """Return what the verdicts about submits say, with a look at tasks that are replayed."""
+        replayed = [
+            said[1].decode() for said in verdicts if isinstance(said, list) and said[0] == b"replay"
+        ]
+        known = self.controls(replayed) if replayed else {}
+        answers: list[Accepted | AsyncNodesError] = []
+        for task_id, said in zip(ids, verdicts, strict=True):
+            if isinstance(said, OutcomeUnknown):
+                answers.append(_unknown(task_id, said))
+            elif isinstance(said, AsyncNodesError):
+                answers.append(said)
+            elif said[0] == b"ok":
+                answers.append(Accepted(task_id, int(said[1]), int(said[2])))
+            elif said[0] == b"mismatch":
+                first = said[1].decode()
+                answers.append(AsyncNodesError("idempotency_mismatch", task_id=first))
+            else:
+                answers.append(_replayed(said[1].decode(), known))
+        return answers
+
+    def controls(self, ids: Sequence[str]) -> dict[str, layout.Document]:
+        """Return what is known of tasks but their documents: columns alone, however large."""
+        last = layout.CONTROL_SIZE - 1
+        found = self.link.call_many(
+            [("GETRANGE", self.keys.task(task_id), 0, last) for task_id in ids]
+        )
+        return {
+            task_id: layout.parse(raw)
+            for task_id, raw in zip(ids, found, strict=True)
+            if isinstance(raw, bytes) and raw
+        }
 
     def read(self, task_id: str) -> layout.Document | None:
         """Return a task as stored, or None."""
@@ -312,6 +355,13 @@ class RedisStore:
         state = NodeState(verdict[2].decode()) if len(verdict) > 2 else None  # noqa: PLR2004
         return Cancelled(verdict[0].decode(), int(verdict[1]), state)
 
+    def delete(self, task_id: str, *, tenant: str) -> Deleted:
+        """Remove every trace of a task that has ended."""
+        verdict = self.row("delete", (task_id, tenant.ljust(32)))
+        if len(verdict) == 1:
+            return Deleted(verdict[0].decode())
+        return Deleted(verdict[0].decode(), int(verdict[1]), NodeState(verdict[2].decode()))
+
     # -- Channels ----------------------------------------------------------------------------
 
     def entries(self, task_id: str, *, after: tuple[int, int]) -> list[StreamEntry]:
@@ -455,6 +505,18 @@ def _submit_row(submission: Submission) -> tuple[Any, ...]:
         submission.idempotency.ljust(32),
         submission.fingerprint,
     )
+
+
+def _unknown(task_id: str, error: OutcomeUnknown) -> AsyncNodesError:
+    return AsyncNodesError("outcome_unknown", error.detail, retry_after=1.0, task_id=task_id)
+
+
+def _replayed(first: str, known: Mapping[str, layout.Document]) -> Accepted:
+    """Return what is said of an earlier task; one that ends and expires meanwhile was accepted."""
+    found = known.get(first)
+    if found is None:
+        return Accepted(first, 1, 0, replayed=True)
+    return Accepted(first, found.version, int(found.created_at), replayed=True, state=found.state)
 
 
 def _entry(position: bytes, fields: list[bytes]) -> StreamEntry:

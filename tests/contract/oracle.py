@@ -24,6 +24,7 @@ from async_nodes.core.ports import (
     Applied,
     Cancelled,
     Claim,
+    Deleted,
     Ending,
     Finished,
     Refused,
@@ -166,7 +167,7 @@ class Oracle:
             if fingerprint != submission.fingerprint:
                 raise AsyncNodesError("idempotency_mismatch", task_id=first)
             snap = self.tasks[first].snap
-            return Accepted(first, snap.version, snap.created_at, replayed=True)
+            return Accepted(first, snap.version, snap.created_at, replayed=True, state=snap.state)
         now = self._clock()
         snap = submitted(now, delay_ms=submission.delay_ms)
         task = Task(submission, snap, submission.deadline_ms, submission.ttl_ms)
@@ -291,6 +292,30 @@ class Oracle:
             task.cancel = True
             self._happen(task, Event(_E.CANCEL_ASKED, self._clock()))
         return Cancelled("asked", task.snap.version)
+
+    def submit_many(self, submissions: Sequence[Submission]) -> list[Accepted | AsyncNodesError]:
+        """Accept tasks, each by itself."""
+        answers: list[Accepted | AsyncNodesError] = []
+        for one in submissions:
+            try:
+                answers.append(self.submit(one))
+            except AsyncNodesError as error:
+                answers.append(error)
+        return answers
+
+    def delete(self, task_id: str, *, tenant: str) -> Deleted:
+        """Remove every trace of a task that has ended."""
+        task = self.tasks.get(task_id)
+        if task is None or task.asked.tenant != tenant:
+            return Deleted("gone")
+        if not task.snap.state.terminal:
+            return Deleted("unfinished", task.snap.version, task.snap.state)
+        if f"e:{task_id}" in self.due:
+            return Deleted("closing", task.snap.version, task.snap.state)
+        del self.tasks[task_id]
+        self.keys = {key: named for key, named in self.keys.items() if named[0] != task_id}
+        self.dead = [one for one in self.dead if one != task_id]
+        return Deleted("deleted")
 
     # -- Channels ----------------------------------------------------------------------------
 

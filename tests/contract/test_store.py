@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from async_nodes.core.errors import AsyncNodesError
-from async_nodes.core.ports import Claim, Ending, Refused
+from async_nodes.core.ports import Claim, Deleted, Ending, Refused
 from async_nodes.core.states import EventType, NodeState
 from tests.contract.oracle import Oracle
 from tests.contract.real_store import IDS, OTHER, WORKER, open_store, submission
@@ -291,3 +291,66 @@ def test_the_first_ending_wins_for_ever(store: Any) -> None:
     assert store.finish(task_id, claim.fence, COMPLETE) == first
     store.finish(task_id, claim.fence, Ending(event=EventType.ERROR, error=ERROR))
     assert store.read(task_id).json == before
+
+
+def test_many_are_accepted_each_by_itself(store: Any) -> None:
+    """One that is refused harms no other; a key that comes twice makes one task."""
+    asked = [
+        submission(IDS.make(now_ms()), idempotency=key, fingerprint=meaning)
+        for key, meaning in [
+            ("", "-"),
+            ("a" * 32, "f"),
+            ("a" * 32, "f"),
+            ("a" * 32, "g"),
+            ("", "-"),
+        ]
+    ]
+    first, second, again, other, last = store.submit_many(asked)
+
+    assert [one.task_id for one in (first, second, last)] == [
+        asked[index].task_id for index in (0, 1, 4)
+    ]
+    assert (again.task_id, again.replayed, again.state) == (second.task_id, True, NodeState.PENDING)
+    assert (other.code, other.extra) == ("idempotency_mismatch", {"task_id": second.task_id})
+    assert [store.read(asked[index].task_id) for index in (2, 3)] == [None, None]
+    assert store.submit_many([]) == []
+
+
+def test_a_replay_tells_how_far_the_task_is(store: Any) -> None:
+    """State and version are those of the earlier task now."""
+    task_id = submit(store, idempotency="a" * 32, fingerprint="f")
+    claim = start(store, task_id)
+    store.finish(task_id, claim.fence, COMPLETE)
+
+    again = store.submit(submission(IDS.make(now_ms()), idempotency="a" * 32, fingerprint="f"))
+    assert (again.task_id, again.version, again.state) == (task_id, 3, NodeState.SUCCEEDED)
+
+
+def test_a_task_is_deleted_once_it_has_ended(store: Any) -> None:
+    """Not before; after that it is gone for everybody, and its key makes a new task."""
+    task_id = submit(store, idempotency="a" * 32, fingerprint="f")
+    assert store.delete(task_id, tenant="default") == Deleted("unfinished", 1, NodeState.PENDING)
+    claim = start(store, task_id)
+    assert store.delete(task_id, tenant="default") == Deleted("unfinished", 2, NodeState.RUNNING)
+    store.finish(task_id, claim.fence, COMPLETE)
+
+    assert store.delete(task_id, tenant="other") == Deleted("gone")
+    assert store.delete(task_id, tenant="default") == Deleted("deleted")
+    assert store.delete(task_id, tenant="default") == Deleted("gone")
+    assert store.read(task_id) is None
+    assert store.entries(task_id, after=(0, 0)) == []
+    again = submission(IDS.make(now_ms()), idempotency="a" * 32, fingerprint="g")
+    assert not store.submit(again).replayed
+
+
+def test_a_task_is_not_deleted_before_its_worker_has_cleaned_up(store: Any) -> None:
+    """A cancel between two attempts is told to a worker by a timer, which needs the record."""
+    task_id = submit(store)
+    claim = start(store, task_id)
+    store.finish(task_id, claim.fence, Ending(event=EventType.RETRY, delay_ms=60_000, error=ERROR))
+    version = store.cancel(task_id, tenant="default").version
+
+    early = store.delete(task_id, tenant="default")
+    assert early == Deleted("closing", version, NodeState.CANCELLED)
+    assert store.fire_timers().ended == (task_id,)
+    assert store.delete(task_id, tenant="default") == Deleted("deleted")

@@ -80,6 +80,7 @@ class Pair(RuleBasedStateMachine):
         self.published()
 
     retired = False
+    made = 0
 
     def teardown(self) -> None:
         """Close the connections."""
@@ -100,7 +101,8 @@ class Pair(RuleBasedStateMachine):
 
     def new_id(self) -> str:
         """Return an id that is the same in every run of a history, and greater than the last."""
-        return IdSource(b"a secret of the tests", lambda _bits: 0).make(len(self.oracle.tasks))
+        self.made += 1
+        return IdSource(b"a secret of the tests", lambda _bits: 0).make(self.made)
 
     def let_a_moment_pass(self, timed: object) -> None:
         """Keep timers a moment apart: those of one millisecond fire by id, others by time."""
@@ -114,6 +116,10 @@ class Pair(RuleBasedStateMachine):
     def live(self) -> list[str]:
         """Return the tasks that have not ended."""
         return [one for one, task in self.oracle.tasks.items() if not task.snap.state.terminal]
+
+    def ended(self) -> list[str]:
+        """Return the tasks that have ended."""
+        return [one for one, task in self.oracle.tasks.items() if task.snap.state.terminal]
 
     def pick(self, which: int) -> str:
         """Return a task, mostly one to which something can still happen."""
@@ -253,10 +259,10 @@ class Pair(RuleBasedStateMachine):
         ending = Ending(event=event, delay_ms=delay, error=error, output=output, usage=usage)
         first = self.both("finish", *claim, ending)
         self.let_a_moment_pass(delay <= 1 and event is EventType.RETRY)
-        before = self.real.store.read(claim[0]).raw
+        before = self.real.link.call("GET", KEYS.task(claim[0]))
         again = self.both("finish", *claim, ending)
         assert (again.version, again.state) == (first.version, first.state)
-        assert self.real.store.read(claim[0]).raw == before
+        assert self.real.link.call("GET", KEYS.task(claim[0])) == before
 
     @precondition(lambda self: self.live())
     @rule(which=whiches, tenant=st.sampled_from(["default", "default", "default", "other"]))
@@ -266,6 +272,20 @@ class Pair(RuleBasedStateMachine):
         first = self.both("cancel", task, tenant=tenant)
         again = self.both("cancel", task, tenant=tenant)
         assert again.version == first.version
+
+    @precondition(lambda self: self.ended())
+    @rule(which=whiches, early=st.sampled_from([False, False, True]))
+    def delete(self, which: int, *, early: bool) -> None:
+        """Delete a task, twice: nothing of it is left, and one that lives is left alone."""
+        found = list(self.oracle.tasks) if early else self.ended()
+        task = found[which % len(found)]
+        first = self.both("delete", task, tenant="default")
+        again = self.both("delete", task, tenant="default")
+        assert again.verdict == {"deleted": "gone"}.get(first.verdict, first.verdict)
+        if first.verdict == "deleted":
+            keys = [name(task) for name in (KEYS.task, KEYS.stream, KEYS.output, KEYS.log)]
+            assert self.real.link.call("EXISTS", *keys) == 0
+            assert self.real.link.call("ZSCORE", KEYS.index("default"), task) is None
 
     # -- what goes wrong ------------------------------------------------------------------------
 
