@@ -21,8 +21,10 @@ ENTRY_POINTS = "async_nodes.nodes"
 SETTING = "ASYNC_NODES_IMPORTS"
 BUILT_IN = (
     "async_nodes.nodes.echo",
+    "async_nodes.nodes.embedding",
     "async_nodes.nodes.http_request",
     "async_nodes.nodes.llm_chat",
+    "async_nodes.nodes.template_render",
     "async_nodes.nodes.text_chunk",
 )
 
