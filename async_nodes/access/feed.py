@@ -114,15 +114,15 @@ class FeedStream:
         self._tap = tap
         self._reel = reel
         self._heartbeat = heartbeat
-        self._place = reel.place if after is None else after
         self._left = False
         kept = None
         try:
-            kept = None if after is None else tap.feed.follow()
-        except AsyncNodesError:
-            self.close()
-            raise
-        self._blocks = self._run(kept)
+            kept = tap.follow()
+        finally:
+            if kept is None:
+                self.close()
+        self._place = reel.place if after is None else after
+        self._blocks = self._run(None if after is None else kept)
 
     def __iter__(self) -> Self:
         return self
@@ -145,7 +145,7 @@ class FeedStream:
             pieces = self._reel.after(self._place)
             if pieces is None:
                 gevent.sleep(_PAUSE)  # a client that is always behind is not to ask in a loop
-                kept = self._asked(self._tap.feed.follow)
+                kept = self._asked(self._tap.follow)
                 if kept is None:
                     break
                 yield from self._past(kept)

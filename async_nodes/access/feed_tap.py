@@ -109,6 +109,20 @@ class Tap:
         if not self._readers:
             self._end()
 
+    def follow(self) -> Kept:
+        """Say once more that somebody follows; return what is kept.
+
+        Should the word have been out, some changes were not noted, and the reels have a gap.
+
+        Raises:
+            StoreUnavailable: the store does not answer.
+
+        """
+        kept = self.feed.follow()
+        if kept.since != self._since:
+            self._cut(kept)
+        return kept
+
     # -- what is read ------------------------------------------------------------------------
 
     def _read(self) -> None:
@@ -149,7 +163,7 @@ class Tap:
         until = monotonic() + OUTAGE_SECONDS
         while monotonic() < until:
             try:
-                self._look(self.feed.follow())
+                self._look(self.follow())
             except StoreUnavailable:
                 gevent.sleep(_PAUSE)
             else:
@@ -175,19 +189,13 @@ class Tap:
             reel.cut(self._place)
 
     def _renew(self) -> None:
-        """Keep the word that somebody follows; should it have been out, say that some is missing.
-
-        A failure is no reason to stop: the word holds for three rounds.
-        """
+        """Keep the word; a failure is no reason to stop, it holds for three rounds."""
         while not self.ended:
             gevent.sleep(RENEW_SECONDS)
             try:
-                kept = self.feed.follow()
+                self.follow()
             except AsyncNodesError as error:
                 log.warning("The feed is not renewed: %s", error, extra={"action": "feed_stale"})
-                continue
-            if kept.since != self._since:
-                self._cut(kept)
 
     def _end(self) -> None:
         self.ended = True
