@@ -50,6 +50,11 @@ VERBS: Final[Mapping[str, tuple[str, str, str]]] = {
         "Run the simulated OpenAI-compatible model.",
         "启动模拟的 OpenAI 兼容模型服务。",
     ),
+    "chaos": (
+        "chaos",
+        "Break an installation on purpose and check that nothing is lost.",
+        "主动制造故障,检查任务是否丢失。",
+    ),
     "bench": ("bench", "Run a benchmark of the checkout.", "运行源码目录中的基准测试。"),
     "test": ("test", "Run the tests of the checkout.", "运行源码目录中的测试。"),
 }

@@ -1,0 +1,1 @@
+"""What `async-nodes chaos` does: break an installation on purpose and check what it promises."""
