@@ -7,6 +7,7 @@ and JSON, nothing of HTTP or storage.
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -31,7 +32,15 @@ MAX_TAG: Final = 64
 MAX_METADATA: Final = 16 << 10
 MAX_DEADLINE_MS: Final = 253_402_300_799_999  # the last millisecond of the year 9999
 MAX_FAULTS: Final = 50
+MAX_REQUEST: Final = 1 << 20
+"""Bytes of one task's request."""
+
+MAX_KEY: Final = 255
+KEY: Final = "idempotency_key"
+"""The member of a batch's item that stands for the header ``Idempotency-Key``."""
+
 _MAX_DETAIL: Final = 300
+_KEY: Final = re.compile(r"[ -~]{1,255}", re.ASCII)
 
 
 class SubmitRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -92,10 +101,37 @@ def parse(raw: bytes, nodes: Mapping[str, NodeSpec], *, now_ms: int) -> SubmitRe
             with every fault in ``errors``.
 
     """
+    body = _object_in(raw)
+    return _faultless(raw, body, nodes, now_ms) or _examined(raw, body, nodes, now_ms)
+
+
+def parse_item(
+    raw: bytes, nodes: Mapping[str, NodeSpec], *, now_ms: int
+) -> tuple[SubmitRequest, str]:
+    """Return the request in an item of a batch, and the item's own idempotency key, empty for none.
+
+    Raises:
+        AsyncNodesError: what `parse` raises, and ``body_too_large``.
+
+    """
+    if len(raw) > MAX_REQUEST:
+        raise AsyncNodesError("body_too_large", f"a task may take {MAX_REQUEST} bytes")
+    body = _object_in(raw)
+    key = _key(body.pop(KEY)) if KEY in body else ""
+    return _faultless(raw, body, nodes, now_ms) or _examined(raw, body, nodes, now_ms), key
+
+
+def _object_in(raw: bytes) -> dict[str, Any]:
     body = strict_json.loads(raw)
     if not isinstance(body, dict):
-        raise _invalid("the body must be a JSON object", "")
-    return _faultless(raw, body, nodes, now_ms) or _examined(raw, body, nodes, now_ms)
+        raise invalid("the body must be a JSON object", "")
+    return body
+
+
+def _key(value: object) -> str:
+    if not isinstance(value, str) or not _KEY.fullmatch(value) or not value.strip():
+        raise invalid(f"{KEY} must be 1 to {MAX_KEY} visible ASCII characters", f"/{KEY}")
+    return value
 
 
 def _faultless(
@@ -132,7 +168,7 @@ def _examined(
     spec = faults.find_node(body, nodes)
     if spec is not None and isinstance(values.get("inputs"), dict):
         faults.check_inputs(spec, values["inputs"])
-    _check_times(values, now_ms, faults)
+    faults.check_times(values, now_ms)
     faults.raise_any()
     assert spec is not None  # noqa: S101 - a missing node is a fault
     return _request(raw, spec, values)
@@ -140,8 +176,8 @@ def _examined(
 
 def _request(raw: bytes, spec: NodeSpec, values: dict[str, Any]) -> SubmitRequest:
     policy = values.pop("retry", None)
-    retry = None if policy is None else _merged(spec.retry, policy)
-    return SubmitRequest(spec=spec, raw_inputs=_raw_inputs(raw), retry=retry, **values)
+    retry = None if policy is None else merged_policy(spec.retry, policy)
+    return SubmitRequest(spec=spec, raw_inputs=raw_inputs(raw), retry=retry, **values)
 
 
 class Faults:
@@ -173,7 +209,7 @@ class Faults:
         """Return the node that the body names."""
         name = body.get("node")
         if not isinstance(name, str) or not name:
-            self.add(_invalid("node is required: the name of a node", "/node"))
+            self.add(invalid("node is required: the name of a node", "/node"))
             return None
         spec = nodes.get(name)
         if spec is None:
@@ -201,6 +237,16 @@ class Faults:
                 detail = f"the input {name!r} is missing"
                 self.add(AsyncNodesError("invalid_inputs", detail, pointer=pointer))
 
+    def check_times(self, values: Mapping[str, Any], now_ms: int) -> None:
+        """Add what is wrong with a deadline."""
+        deadline, delay = values.get("deadline_ms", 0), values.get("delay_ms", 0)
+        if not deadline:
+            return
+        if deadline <= now_ms:
+            self.add(invalid("deadline must lie in the future", "/deadline"))
+        elif deadline <= now_ms + delay:
+            self.add(invalid("deadline is over before the delay is", "/deadline"))
+
     def raise_any(self) -> None:
         """Raise one error that lists all faults, under their common code if they have one."""
         if not self._found:
@@ -226,16 +272,6 @@ def _input_name(pointer: str | None) -> str | None:
     return parts[2].replace("~1", "/").replace("~0", "~") if len(parts) > 2 else None  # noqa: PLR2004
 
 
-def _check_times(values: Mapping[str, Any], now_ms: int, faults: Faults) -> None:
-    deadline, delay = values.get("deadline_ms", 0), values.get("delay_ms", 0)
-    if not deadline:
-        return
-    if deadline <= now_ms:
-        faults.add(_invalid("deadline must lie in the future", "/deadline"))
-    elif deadline <= now_ms + delay:
-        faults.add(_invalid("deadline is over before the delay is", "/deadline"))
-
-
 class _OnlyInputs(msgspec.Struct):
     inputs: msgspec.Raw = msgspec.Raw(b"{}")
 
@@ -243,7 +279,7 @@ class _OnlyInputs(msgspec.Struct):
 _only_inputs = msgspec.json.Decoder(_OnlyInputs)
 
 
-def _raw_inputs(raw: bytes) -> bytes:
+def raw_inputs(raw: bytes) -> bytes:
     """Return the client's own bytes of the inputs.
 
     A line break can only stand between tokens, where a space means the same; without them the
@@ -280,7 +316,7 @@ def _deadline(value: Any) -> int:
     except OverflowError:
         moment = 0
     except AsyncNodesError as error:
-        raise _invalid(f"deadline {error.detail[:200]}", "/deadline") from error
+        raise invalid(f"deadline {error.detail[:200]}", "/deadline") from error
     return min(max(moment, 1), MAX_DEADLINE_MS)
 
 
@@ -353,7 +389,8 @@ def _policy(value: Any) -> dict[str, Any]:
     return value
 
 
-def _merged(default: RetryPolicy | None, given: Mapping[str, Any]) -> RetryPolicy:
+def merged_policy(default: RetryPolicy | None, given: Mapping[str, Any]) -> RetryPolicy:
+    """Return the members given, and for all others those of the default, or the general ones."""
     return RetryPolicy(**{**(default or RetryPolicy()).to_json(), **given})
 
 
@@ -365,15 +402,16 @@ def _unknown(name: str, known: Iterable[str], *, within: str = "") -> AsyncNodes
     close = difflib.get_close_matches(name[:100], list(known), n=1)
     hint = f"; did you mean {close[0]!r}?" if close else f"; there are {', '.join(known)}"
     pointer = within + strict_json.pointer_to([name[:100]])
-    return _invalid(f"there is no field {name[:100]!r}{hint}", pointer)
+    return invalid(f"there is no field {name[:100]!r}{hint}", pointer)
 
 
-def _invalid(detail: str, pointer: str) -> AsyncNodesError:
+def invalid(detail: str, pointer: str) -> AsyncNodesError:
+    """Return the fault of a field."""
     return AsyncNodesError("invalid_request", detail, pointer=pointer)
 
 
 def _refuse(detail: str, pointer: str) -> NoReturn:
-    raise _invalid(detail, pointer)
+    raise invalid(detail, pointer)
 
 
 def _policy_schema() -> dict[str, Any]:

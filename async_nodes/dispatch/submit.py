@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
@@ -17,17 +17,22 @@ from typing import TYPE_CHECKING, Any, Final
 from async_nodes.core import strict_json
 from async_nodes.core.context import current
 from async_nodes.core.contracts import iso
-from async_nodes.core.ports import Submission, Tasks
+from async_nodes.core.errors import AsyncNodesError
+from async_nodes.core.ports import Accepted, Submission, Tasks
 from async_nodes.core.priority import list_of
 from async_nodes.core.states import NodeState
-from async_nodes.dispatch.request import MAX_TIMEOUT_MS, SubmitRequest, parse
+from async_nodes.dispatch import again
+from async_nodes.dispatch.request import MAX_TIMEOUT_MS, SubmitRequest, parse, parse_item
 
 if TYPE_CHECKING:
     from async_nodes.core.ids import IdSource
     from async_nodes.nodes import NodeSpec
     from async_nodes.settings import Settings
+    from async_nodes.storage.layout import Document
 
 IDEMPOTENCY_DIGITS: Final = 32
+_AT_A_TIME: Final = 100
+"""Items of a batch that are read without a pause: a few milliseconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,24 +123,122 @@ class Submitter:
         """
         now_ms = int(self._clock() * 1000)
         request = parse(raw, self._registry, now_ms=now_ms)
-        submission = compose(
+        submission = self._composed(
+            request,
+            now_ms,
+            tenant=tenant,
+            key=idempotency_key,
+            traceparent=traceparent,
+            scope=current().to_headers() if scope is None else scope,
+        )
+        return _submitted(self._store.submit(submission))
+
+    def submit_many(
+        self,
+        items: Sequence[bytes],
+        *,
+        tenant: str,
+        idempotency_key: str = "",
+        traceparent: str | None = None,
+        scope: Mapping[str, Any] | None = None,
+    ) -> list[Submitted | AsyncNodesError]:
+        """Accept many tasks, each by itself; return for each what `submit` would.
+
+        Args:
+            items: the requests, JSON; each may bring its own ``idempotency_key``.
+            tenant: whose tasks they are.
+            idempotency_key: the client's name for the whole; item i without a key of its own gets
+                ``<key>/<i>``.
+            traceparent: the caller's trace (W3C).
+            scope: values that travel with the tasks; those in force here when None.
+
+        Raises:
+            AsyncNodesError: ``store_unavailable``: nothing was accepted.
+
+        """
+        now_ms = int(self._clock() * 1000)
+        travelling = current().to_headers() if scope is None else scope
+        answers: list[Submitted | AsyncNodesError | None] = []
+        asked: list[Submission] = []
+        for index, raw in enumerate(items):
+            if index % _AT_A_TIME == 0:
+                time.sleep(0)  # in a process of many greenlets the others have their turn
+            try:
+                request, own_key = parse_item(raw, self._registry, now_ms=now_ms)
+            except AsyncNodesError as error:
+                answers.append(error)
+                continue
+            answers.append(None)
+            key = own_key or (idempotency_key and f"{idempotency_key}/{index}")
+            asked.append(
+                self._composed(
+                    request,
+                    now_ms,
+                    tenant=tenant,
+                    key=key,
+                    traceparent=traceparent,
+                    scope=travelling,
+                )
+            )
+        said = iter(self._store.submit_many(asked))
+        return [_answer(next(said)) if answer is None else answer for answer in answers]
+
+    def retry(
+        self,
+        document: Document,
+        raw: bytes = b"{}",
+        *,
+        tenant: str,
+        idempotency_key: str = "",
+        traceparent: str | None = None,
+    ) -> Submitted:
+        """Accept a new task that does again what an ended one was asked to do.
+
+        Args:
+            document: the ended task.
+            raw: what is to be different, JSON; see `again`.
+            tenant: whose task it is.
+            idempotency_key: the client's own name for this request, empty for none.
+            traceparent: the caller's trace (W3C).
+
+        Raises:
+            AsyncNodesError: ``task_not_finished``, and what `submit` raises.
+
+        """
+        now_ms = int(self._clock() * 1000)
+        original = again.original_of(document)
+        request = again.revised(original, raw, self._registry, now_ms=now_ms)
+        submission = self._composed(
+            request,
+            now_ms,
+            tenant=tenant,
+            key=idempotency_key,
+            traceparent=traceparent,
+            scope=original.scope,
+            retry_of=original.task_id,
+        )
+        return _submitted(self._store.submit(submission))
+
+    def _composed(
+        self, request: SubmitRequest, now_ms: int, *, tenant: str, key: str, **more: Any
+    ) -> Submission:
+        return compose(
             request,
             task_id=self._ids.make(now_ms),
             tenant=tenant,
             default_timeout_ms=self._default_timeout_ms,
-            idempotency=digest_of_key(tenant, idempotency_key) if idempotency_key else "",
-            traceparent=traceparent,
-            scope=current().to_headers() if scope is None else scope,
+            idempotency=digest_of_key(tenant, key) if key else "",
             base=self._base,
+            **more,
         )
-        accepted = self._store.submit(submission)
-        state = NodeState.PENDING
-        if accepted.replayed:
-            earlier = self._store.read(accepted.task_id)
-            state = earlier.state if earlier else state
-        return Submitted(
-            accepted.task_id, accepted.version, state, accepted.created_ms, accepted.replayed
-        )
+
+
+def _submitted(said: Accepted) -> Submitted:
+    return Submitted(said.task_id, said.version, said.state, said.created_ms, said.replayed)
+
+
+def _answer(said: Accepted | AsyncNodesError) -> Submitted | AsyncNodesError:
+    return said if isinstance(said, AsyncNodesError) else _submitted(said)
 
 
 def compose(  # noqa: PLR0913 - all that a task begins with
@@ -177,7 +280,7 @@ def compose(  # noqa: PLR0913 - all that a task begins with
         delay_ms=request.delay_ms,
         deadline_ms=request.deadline_ms,
         idempotency=idempotency,
-        fingerprint=fingerprint(request) if idempotency else "-",
+        fingerprint=fingerprint(request, retry_of) if idempotency else "-",
     )
 
 
@@ -187,7 +290,7 @@ def digest_of_key(tenant: str, key: str) -> str:
     return hashlib.sha256(text).hexdigest()[:IDEMPOTENCY_DIGITS]
 
 
-def fingerprint(request: SubmitRequest) -> str:
+def fingerprint(request: SubmitRequest, retry_of: str | None = None) -> str:
     """Return a digest of what a request asks for: equal for requests that mean the same.
 
     Neither the layout of the JSON nor a default that is spelt out makes a difference. Defaults of
@@ -205,6 +308,8 @@ def fingerprint(request: SubmitRequest) -> str:
         "tags": request.tags,
         "metadata": request.metadata,
     }
+    if retry_of is not None:
+        meaning["retry_of"] = retry_of
     text = json.dumps(meaning, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()
 

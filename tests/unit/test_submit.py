@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from async_nodes.core.ids import IdSource
 from async_nodes.core.ports import Accepted, Submission
 from async_nodes.core.retry import RetryPolicy
 from async_nodes.core.states import NodeState
-from async_nodes.dispatch.request import FIELDS, parse
+from async_nodes.dispatch.request import FIELDS, MAX_REQUEST, parse
 from async_nodes.dispatch.submit import Submitter, compose, digest_of_key, fingerprint
 from async_nodes.nodes import NodeSpec, node
 from async_nodes.settings import Settings
@@ -74,9 +74,15 @@ class Store:
             raise self.answer
         return self.answer or Accepted(submission.task_id, 1, NOW_MS)
 
-    def read(self, task_id: str) -> Any:
-        """Return something that runs."""
-        return type("Record", (), {"state": NodeState.RUNNING})()
+    def submit_many(self, submissions: Sequence[Submission]) -> list[Accepted | AsyncNodesError]:
+        """Remember the rows; those that ask for the node ``call`` fail as told."""
+        self.rows += submissions
+        return [
+            self.answer
+            if isinstance(self.answer, AsyncNodesError) and one.list_name.startswith("cpu")
+            else Accepted(one.task_id, 1, NOW_MS)
+            for one in submissions
+        ]
 
 
 @pytest.fixture
@@ -375,7 +381,7 @@ def test_a_submit_goes_to_the_store_with_an_id_of_ours(submitter: Submitter, sto
 
 def test_a_replayed_submit_tells_of_the_first_task(submitter: Submitter, store: Store) -> None:
     """With a key that was used before, the first task and its present state are answered."""
-    store.answer = Accepted("t_first", 3, NOW_MS, replayed=True)
+    store.answer = Accepted("t_first", 3, NOW_MS, replayed=True, state=NodeState.RUNNING)
     done = submitter.submit(body(), tenant="default", idempotency_key="k")
     assert (done.task_id, done.version, done.replayed) == ("t_first", 3, True)
     assert done.state is NodeState.RUNNING
@@ -410,3 +416,66 @@ def test_the_scope_in_force_travels_with_the_task(submitter: Submitter, store: S
     with scope(user="u1"):
         submitter.submit(body(), tenant="default")
     assert json.loads(store.rows[0].private)["scope"] == {"user": "u1"}
+
+
+# -- many at once ----------------------------------------------------------------------------------
+
+
+def test_many_are_accepted_each_by_itself(submitter: Submitter, store: Store) -> None:
+    """A broken item is told its fault, a failed one its failure; the others are accepted."""
+    store.answer = AsyncNodesError("outcome_unknown", task_id="t")
+    items = [
+        body(inputs={"n": 1}),
+        b'{"node": "echo", "node": "echo"}',
+        body(priority=11),
+        json.dumps({"node": "call", "inputs": {"url": "x"}}).encode(),
+        b"[]",
+        body(inputs={"x": "y" * MAX_REQUEST}),
+        body(inputs={"n": 2}),
+    ]
+    answers = submitter.submit_many(items, tenant="default", traceparent=TRACEPARENT)
+
+    codes = [one.code if isinstance(one, AsyncNodesError) else "ok" for one in answers]
+    assert codes == [
+        "ok", "not_json", "invalid_request", "outcome_unknown", "invalid_request",
+        "body_too_large", "ok",
+    ]  # fmt: skip
+    assert [row.tail.count(b'"n": ') for row in store.rows] == [1, 0, 1]
+    assert len(store.rows) == 3
+    assert submitter.submit_many([], tenant="default") == []
+
+
+def test_an_item_is_stored_as_a_submit_is(submitter: Submitter, store: Store) -> None:
+    """Byte for byte, with the scope in force, whichever way it came."""
+    with scope(user="u1"):
+        submitter.submit(json.dumps(EVERYTHING).encode(), tenant="default", idempotency_key="k/0")
+        submitter.submit_many(
+            [json.dumps(EVERYTHING).encode()], tenant="default", idempotency_key="k"
+        )
+
+    assert store.rows[0] == store.rows[1]
+    assert b"u1" in store.rows[0].private
+
+
+def test_an_item_s_own_key_goes_before_the_batch_s(submitter: Submitter, store: Store) -> None:
+    """Item i has <key>/<i>, or the one it brings; the member is no part of the meaning."""
+    items = [body(), body(idempotency_key="mine"), body()]
+    submitter.submit_many(items, tenant="default", idempotency_key="k")
+    submitter.submit_many(items[:2], tenant="default")
+
+    keys = [digest_of_key("default", key) for key in ("k/0", "mine", "k/2")]
+    assert [row.idempotency for row in store.rows] == [*keys, "", keys[1]]
+    assert len({row.fingerprint for row in store.rows if row.idempotency}) == 1
+
+
+@pytest.mark.parametrize("key", ["", " ", "é", "x" * 256, 7, None, "a\nb"])
+def test_a_key_that_is_none_is_its_item_s_fault(submitter: Submitter, key: object) -> None:
+    """It is named, and the item is not accepted."""
+    (answer,) = submitter.submit_many([body(idempotency_key=key)], tenant="default")
+    assert isinstance(answer, AsyncNodesError)
+    assert (answer.code, answer.pointer) == ("invalid_request", "/idempotency_key")
+
+
+def test_a_single_submit_takes_no_key_in_its_body() -> None:
+    """There it is a header."""
+    assert "/idempotency_key" in faults(body(idempotency_key="k"))[1]
