@@ -21,6 +21,7 @@ class Request:
 
     method: str
     path: str
+    query: str
     headers: Mapping[str, str]
     body: bytes
 
@@ -121,7 +122,7 @@ class Peer(asyncio.Protocol):
             if len(self._buffer) > MAX_HEAD:
                 raise BadRequestError(431, "the headers are too large")
             return None
-        method, path, headers = _head(bytes(self._buffer[:end]))
+        method, target, headers = _head(bytes(self._buffer[:end]))
         length = _length(headers)
         if len(self._buffer) < end + 4 + length:
             if headers.get("expect", "").lower() == "100-continue" and self._transport:
@@ -129,7 +130,8 @@ class Peer(asyncio.Protocol):
             return None
         body = bytes(self._buffer[end + 4 : end + 4 + length])
         del self._buffer[: end + 4 + length]
-        return Request(method, path, headers, body)
+        path, _, query = target.partition("?")
+        return Request(method, path, query, headers, body)
 
 
 def _head(raw: bytes) -> tuple[str, str, dict[str, str]]:
@@ -139,7 +141,7 @@ def _head(raw: bytes) -> tuple[str, str, dict[str, str]]:
         raise BadRequestError(400, "the request line is not HTTP/1.1")
     pairs = (line.partition(":") for line in lines)
     headers = {name.strip().lower(): value.strip() for name, _, value in pairs}
-    return parts[0], parts[1].partition("?")[0], headers
+    return parts[0], parts[1], headers
 
 
 def _length(headers: Mapping[str, str]) -> int:

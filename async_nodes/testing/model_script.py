@@ -7,12 +7,16 @@ or in the header ``X-Sim``. Items are separated by commas:
     hang                                    take the request and never answer
     stall                                   go silent in the middle of the stream
     cut                                     reset the connection in the middle of the stream
-    eof                                     end the stream politely, half-way, without [DONE]
+    eof                                     end the stream politely, half-way, without its mark
     malformed                               send a chunk that is not JSON in the middle
+    misfit                                  answer with an object that fits no schema
     …x2                                     only the first two times per conversation
-    echo                                    answer with the last user message, exactly
+    echo                                    answer with the last user message, exactly; also where
+                                            an object or a tool's arguments are asked for
     split                                   cut the bytes inside of characters, with pauses
     tokens=N ttft_ms=N gap_ms=N             instead of the server's own figures
+    think=N                                 so many tokens of reasoning before the answer
+    cached=N                                so many of the prompt's tokens were cached
     at=N                                    the token before which stall, cut, … strike
     retry_after=S                           seconds, sent with 429 and 503; none when absent
 
@@ -27,13 +31,17 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+MISFIT = "misfit"
 STREAM_FAULTS = ("hang", "stall", "cut", "eof", "malformed")
 FLAGS = ("echo", "split")
-VALUES = ("tokens", "ttft_ms", "gap_ms", "at", "retry_after")
+VALUES = ("tokens", "ttft_ms", "gap_ms", "at", "retry_after", "think", "cached")
 MAX_TOKENS = 100_000
 MAX_VALUE = 1e9
+MISFIT_TEXT = '{"misfit": true}'
 
-_FAULT = re.compile(r"(?P<name>[45]\d\d|" + "|".join(STREAM_FAULTS) + r")(?:x(?P<times>\d{1,6}))?")
+_FAULT = re.compile(
+    r"(?P<name>[45]\d\d|" + "|".join((*STREAM_FAULTS, MISFIT)) + r")(?:x(?P<times>\d{1,6}))?"
+)
 _PIECE = re.compile(r"\s*[^\s]{1,5}|\s+")
 _TEXT = (
     "the queue holds a task until one worker takes its lease and runs it once then tells "
@@ -105,7 +113,8 @@ class Plan:
     """Say all that one request will meet.
 
     Attributes:
-        fault: a status or one of `STREAM_FAULTS`, or None.
+        fault: a status, one of `STREAM_FAULTS` or ``misfit``, or None.
+        thoughts: the tokens of the reasoning.
         pieces: the tokens of the answer.
         cut_short: whether max_tokens ended the answer.
         ttft: seconds to the first token on an idle server.
@@ -113,10 +122,12 @@ class Plan:
         at: the token before which a stream fault strikes.
         split: whether bytes are cut inside of characters.
         retry_after: seconds, or None.
+        cached: cached tokens of the prompt, or None.
 
     """
 
     fault: str | None
+    thoughts: tuple[str, ...]
     pieces: tuple[str, ...]
     cut_short: bool
     ttft: float
@@ -124,6 +135,7 @@ class Plan:
     at: int
     split: bool
     retry_after: float | None
+    cached: int | None
 
 
 def parse(text: str) -> Script:
@@ -155,28 +167,43 @@ def draw(
     *,
     key: str,
     nth: int,
-    prompt: str = "",
+    text: str | None = None,
     max_tokens: int | None = None,
 ) -> Plan:
-    """Return what the nth request of a conversation meets: the same for the same arguments."""
+    """Return what the nth request of a conversation meets: the same for the same arguments.
+
+    Args:
+        config: the model.
+        script: what the request itself asks for.
+        key: the conversation.
+        nth: counted from 1.
+        text: the answer, or None for words at random.
+        max_tokens: ends the answer.
+
+    """
     chance = random.Random(f"{config.seed}:{key}:{nth}")
     values = script.values
     fault = script.fault(nth) or _by_rate(chance, config.rates)
     wanted = min(int(values.get("tokens", config.tokens)), MAX_TOKENS)
-    pieces = tokenise(prompt) if "echo" in script.flags else _babble(chance, wanted)
+    if fault == MISFIT:
+        text = MISFIT_TEXT
+    pieces = _babble(chance, wanted) if text is None else tokenise(text)
     cut_short = max_tokens is not None and len(pieces) > max_tokens
     pieces = pieces[:max_tokens] if cut_short else pieces
+    thoughts = _babble(chance, min(int(values.get("think", 0)), MAX_TOKENS))
     gap_ms = values.get("gap_ms", config.gap_ms)
     rated = config.retry_after if not script.faults else None
     return Plan(
         fault=fault,
+        thoughts=thoughts,
         pieces=pieces,
         cut_short=cut_short,
         ttft=_log_normal(chance, values.get("ttft_ms", config.ttft_ms), config.ttft_sigma),
-        gaps=tuple(_log_normal(chance, gap_ms, config.gap_sigma) for _ in pieces[1:]),
-        at=int(values.get("at", len(pieces) // 2)),
+        gaps=tuple(_log_normal(chance, gap_ms, config.gap_sigma) for _ in (*thoughts, *pieces)[1:]),
+        at=int(values.get("at", (len(thoughts) + len(pieces)) // 2)),
         split="split" in script.flags,
         retry_after=values.get("retry_after", rated),
+        cached=int(values["cached"]) if "cached" in values else None,
     )
 
 

@@ -1,6 +1,7 @@
-"""A simulated OpenAI-compatible model server, for the demo, for tests and for load.
+"""A simulated model server, for the demo, for tests and for load.
 
-It speaks ``/v1/chat/completions`` (streamed or not) and ``/v1/models``, has a limited number of
+It speaks OpenAI's chat completions and embeddings (``/v1``, and Azure's paths to deployments),
+Anthropic's ``/v1/messages`` and Ollama's ``/api/chat`` and ``/api/embed``, has a limited number of
 slots, log-normal delays and faults that follow a seed or a script (see `model_script`), and tells
 at ``/stats`` what it has seen, each disconnect with the moment it was noticed. ``POST /reset``
 forgets the counts. Run it as a program (``python -m async_nodes.testing.model_server --port N``)

@@ -1,4 +1,4 @@
-"""The simulated model, written: OpenAI's documents and HTTP's frames. Pure."""
+"""The simulated model, written: HTTP's frames, errors, and an answer's parts. Pure."""
 
 from __future__ import annotations
 
@@ -6,69 +6,61 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Any
+from typing import Any, Literal
 
 _ERROR_TYPES = {
     401: "authentication_error",
     403: "permission_error",
     404: "not_found_error",
     429: "rate_limit_error",
+    529: "overloaded_error",
 }
 _SERVER_ERROR = 500
+_TELLS_WHEN = (429, 503)
+
+Style = Literal["openai", "anthropic", "ollama"]
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """Name one answer of the model, the same in all of its chunks."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Usage:
+    """Count an answer's tokens; `cached` of the prompt's and `reasoning` of the completion's."""
 
-    id: str
-    model: str
-    created: int
-
-    def chunk(self, delta: Mapping[str, Any], finish_reason: str | None = None) -> dict[str, Any]:
-        """Return one chunk of a stream."""
-        choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish_reason}
-        return {**self._head("chat.completion.chunk"), "choices": [choice]}
-
-    def usage_chunk(self, usage: Mapping[str, int]) -> dict[str, Any]:
-        """Return the last chunk, which ``stream_options.include_usage`` asks for."""
-        return {**self._head("chat.completion.chunk"), "choices": [], "usage": usage}
-
-    def completion(self, text: str, finish_reason: str, usage: Mapping[str, int]) -> dict[str, Any]:
-        """Return the whole answer at once."""
-        message = {"role": "assistant", "content": text, "refusal": None}
-        choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": finish_reason}
-        return {**self._head("chat.completion"), "choices": [choice], "usage": usage}
-
-    def _head(self, kind: str) -> dict[str, Any]:
-        return {"id": self.id, "object": kind, "created": self.created, "model": self.model}
+    prompt: int
+    completion: int
+    cached: int | None = None
+    reasoning: int | None = None
 
 
-def usage(prompt_tokens: int, completion_tokens: int) -> dict[str, int]:
-    """Return the token counts of an answer."""
-    return {
-        "prompt_tokens": prompt_tokens,
-        "completion_tokens": completion_tokens,
-        "total_tokens": prompt_tokens + completion_tokens,
-    }
-
-
-def error(status: int, message: str, *, code: str | None = None) -> dict[str, Any]:
-    """Return an error document."""
+def error(status: int, message: str, *, style: Style = "openai", code: str | None = None) -> Any:
+    """Return an error document as an API writes it."""
     kind = "server_error" if status >= _SERVER_ERROR else "invalid_request_error"
-    return {
-        "error": {
-            "message": message,
-            "type": _ERROR_TYPES.get(status, kind),
-            "param": None,
-            "code": code,
-        }
-    }
+    kind = _ERROR_TYPES.get(status, kind)
+    if style == "ollama":
+        return {"error": message}
+    if style == "anthropic":
+        kind = kind.replace("server_error", "api_error")
+        return {"type": "error", "error": {"type": kind, "message": message}}
+    return {"error": {"message": message, "type": kind, "param": None, "code": code}}
 
 
-def event(document: Mapping[str, Any]) -> bytes:
-    """Return a document as one server-sent event, characters unescaped as real servers do."""
-    return b"data: " + json.dumps(document, ensure_ascii=False).encode() + b"\n\n"
+def refusal(
+    status: int, message: str, *, retry_after: float | None = None, style: Style = "openai"
+) -> bytes:
+    """Return a whole answer that refuses; when to come back is told with 429 and 503."""
+    told = retry_after is not None and status in _TELLS_WHEN
+    headers = {"Retry-After": f"{retry_after:g}"} if told else {}
+    return plain(status, error(status, message, style=style), headers)
+
+
+def encode(document: Any) -> bytes:
+    """Return a document's JSON, characters unescaped as real servers do."""
+    return json.dumps(document, ensure_ascii=False).encode()
+
+
+def event(document: Mapping[str, Any], name: str = "") -> bytes:
+    """Return a document as one server-sent event."""
+    named = f"event: {name}\n".encode() if name else b""
+    return named + b"data: " + encode(document) + b"\n\n"
 
 
 def frame(data: bytes) -> bytes:
@@ -78,14 +70,20 @@ def frame(data: bytes) -> bytes:
 
 def head(status: int, headers: Mapping[str, str]) -> bytes:
     """Return the status line and the headers of an answer."""
-    lines = [f"HTTP/1.1 {status} {HTTPStatus(status).phrase}"]
+    known = {int(known) for known in HTTPStatus}
+    phrase = HTTPStatus(status).phrase if status in known else "Simulated"
+    lines = [f"HTTP/1.1 {status} {phrase}"]
     lines += [f"{name}: {value}" for name, value in headers.items()]
     return "\r\n".join([*lines, "", ""]).encode("latin-1")
 
 
 def plain(status: int, document: Any, headers: Mapping[str, str] | None = None) -> bytes:
     """Return a complete answer with a JSON body."""
-    body = json.dumps(document, ensure_ascii=False).encode()
+    return whole(status, encode(document), headers)
+
+
+def whole(status: int, body: bytes, headers: Mapping[str, str] | None = None) -> bytes:
+    """Return a complete answer with a body that calls itself JSON."""
     fixed = {"Content-Type": "application/json", "Content-Length": str(len(body))}
     return head(status, {**fixed, **(headers or {})}) + body
 
