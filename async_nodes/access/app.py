@@ -21,6 +21,7 @@ from async_nodes.access.hub import Hub
 from async_nodes.access.lane_handover import left_in
 from async_nodes.access.services import Provider, Services
 from async_nodes.core.errors import AsyncNodesError
+from async_nodes.dispatch.request import MAX_REQUEST
 from async_nodes.nodes.registry import Registry, registry
 from async_nodes.settings import Settings
 from async_nodes.storage.commit import verdict_of
@@ -65,7 +66,7 @@ def build_app(settings: Settings, provider: Provider, *, nodes: Registry) -> Fla
     """
     app = Flask("async_nodes", static_folder=None)
     # One more than is allowed: Werkzeug cuts a chunked body at its bound without a word.
-    app.config["MAX_CONTENT_LENGTH"] = routes.MAX_BODY + 1
+    app.config["MAX_CONTENT_LENGTH"] = MAX_REQUEST + 1
     app.url_map.strict_slashes = False
     app.url_map.merge_slashes = False
     guard = Guard(settings)

@@ -14,13 +14,13 @@ from time import perf_counter
 from typing import Final
 
 from async_nodes.access import negotiate
+from async_nodes.access.answers import JSON, RETRY_AFTER, REVALIDATE
 from async_nodes.access.app import SLOW_SECONDS, note
 from async_nodes.access.guard import Guard
 from async_nodes.access.http import Answer
 from async_nodes.access.lane_handover import Handover
 from async_nodes.access.lane_head import Head, Heads
 from async_nodes.access.lane_reader import Reader
-from async_nodes.access.routes import JSON, RETRY_AFTER, REVALIDATE
 from async_nodes.access.services import Provider, Services
 from async_nodes.dispatch.submit import links_of
 from async_nodes.settings import Settings

@@ -23,6 +23,7 @@ class Services:
         hub: the events of watched tasks.
         ids: recognises ids of ours.
         submitter: accepts tasks.
+        clock: seconds since 1970; what the age of an id is compared with.
 
     """
 
@@ -30,6 +31,7 @@ class Services:
     hub: Hub
     ids: IdSource
     submitter: Submitter
+    clock: Callable[[], float] = time.time
 
     @classmethod
     def assemble(
@@ -48,7 +50,7 @@ class Services:
 
         """
         ids = store.id_source()
-        return cls(store, hub, ids, Submitter(store, ids, nodes, settings, clock))
+        return cls(store, hub, ids, Submitter(store, ids, nodes, settings, clock), clock)
 
 
 Provider = Callable[[], Services]

@@ -42,7 +42,10 @@ def test_a_submit_is_accepted_at_once(web: Web) -> None:
         "state": "Pending",
         "version": 1,
         "created_at": body["created_at"],
-        "links": {"self": link, "events": f"{link}/events", "cancel": f"{link}/cancel"},
+        "links": {
+            "self": link,
+            **{name: f"{link}/{name}" for name in ("events", "result", "logs", "cancel")},
+        },
     }
     assert answer.headers["location"] == link
     assert int(answer.headers["retry-after"]) >= 1
