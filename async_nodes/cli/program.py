@@ -50,6 +50,12 @@ VERBS: Final[Mapping[str, tuple[str, str, str]]] = {
         "Run the simulated OpenAI-compatible model.",
         "启动模拟的 OpenAI 兼容模型服务。",
     ),
+    "backup": ("backup", "Write a backup of the store to a file.", "将存储备份到文件。"),
+    "restore": (
+        "restore",
+        "Load a backup into an empty data directory.",
+        "将备份载入空的数据目录。",
+    ),
     "chaos": (
         "chaos",
         "Break an installation on purpose and check that nothing is lost.",

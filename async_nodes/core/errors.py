@@ -494,6 +494,15 @@ _TABLE: tuple[tuple[str, int, bool, str, str, str, str], ...] = (
         "请查看消息中的日志。",
     ),
     (
+        "backup_failed",
+        500,
+        True,
+        "The backup could not be taken or read",
+        "备份失败或备份文件不完整",
+        "See the message; the file named is left as it was.",
+        "请查看消息;原文件未被改动。",
+    ),
+    (
         "data_dir_busy",
         500,
         False,
