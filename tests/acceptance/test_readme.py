@@ -36,6 +36,7 @@ PAGES = (
     *(f"docs/api/{name}" for name in AREAS),
     "docs/nodes.md",
     "docs/configuration.md",
+    "docs/operations.md",
 )
 TRANSLATION = "README.zh-CN.md"
 ARROW = "# → "
