@@ -69,6 +69,7 @@ ASYNC_NODES_DATA_DIR = None  # None: .data in a checkout, else the user's data d
 ASYNC_NODES_IMPORTS = ()  # modules that define nodes
 ASYNC_NODES_LEASE_SECONDS = 15.0  # a dead worker's tasks run again after this and 2 s
 ASYNC_NODES_WRITE_SCHEMA = None  # during a rolling upgrade: the schema of the release before
+ASYNC_NODES_TASK_LOG_LEVEL = "info"  # what ctx.log says so severely is kept with the task
 ASYNC_NODES_TRANSPORT = "fast"  # or "stock": Celery takes the messages through kombu
 ASYNC_NODES_SHUTDOWN_SECONDS = 20.0  # how long a stopping worker waits for its running tasks
 ASYNC_NODES_EGRESS_ALLOW = ()  # host:port entries that nodes may call though they are not public

@@ -21,6 +21,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from async_nodes.core.errors import AsyncNodesError
+from async_nodes.core.log_levels import LEVELS
 from async_nodes.core.redacted import without_secrets
 from async_nodes.core.redis_urls import is_redis, kombu_url, redis_py_url
 from async_nodes.core.setting_values import invalid_setting, parse, read_tuple
@@ -75,6 +76,7 @@ OUR_TYPES: Final[Mapping[str, type]] = {
     "ASYNC_NODES_PORT": int,
     "ASYNC_NODES_REDIS_URL": str,
     "ASYNC_NODES_SHUTDOWN_SECONDS": float,
+    "ASYNC_NODES_TASK_LOG_LEVEL": str,
     "ASYNC_NODES_TRANSPORT": str,
     "ASYNC_NODES_WRITE_SCHEMA": int,
 }
@@ -96,6 +98,8 @@ class Settings:
         lease_seconds: how long a worker's silence is believed to be life, at least 1.
         transport: how an I/O worker takes messages: ``fast`` (pop and claim in one script) or
             ``stock`` (kombu).
+        task_log_level: what a node logs so severely is kept with its task, a key of
+            `core.log_levels.LEVELS`.
         write_schema: the layout in which new tasks are stored; None for this release's own. During
             an upgrade process by process, the one of the release before.
         shutdown_seconds: how long a stopping worker waits for its running tasks.
@@ -115,6 +119,7 @@ class Settings:
     imports: tuple[str, ...] = ()
     lease_seconds: float = 15.0
     transport: str = "fast"
+    task_log_level: str = "info"
     write_schema: int | None = None
     shutdown_seconds: float = 20.0
     egress_allow: tuple[str, ...] = ()
@@ -231,6 +236,7 @@ RULES: Final[tuple[tuple[str, Callable[[Any], bool], str], ...]] = (
     ("lease_seconds", lambda v: 1 <= v <= 3600, "must be 1 to 3600"),  # noqa: PLR2004 - as it says
     ("shutdown_seconds", lambda v: 0 <= v <= 86_400, "must be 0 to 86400"),  # noqa: PLR2004
     ("transport", lambda v: v in {"fast", "stock"}, "must be fast or stock"),
+    ("task_log_level", lambda v: v in LEVELS, f"must be one of {', '.join(LEVELS)}"),
     (
         "egress_allow",
         lambda v: all(map(is_host_and_port, v)),

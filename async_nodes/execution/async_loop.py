@@ -64,10 +64,11 @@ class AsyncLoop:
         """
         assert self._loop is not None  # noqa: S101 - set before __init__ returns
         mailbox = _Mailbox(self._hub)
-        sinks = (ctx.on_chunk, ctx.on_progress, ctx.on_usage)
+        sinks = (ctx.on_chunk, ctx.on_progress, ctx.on_usage, ctx.on_log)
         ctx.on_chunk = lambda value: mailbox.put((sinks[0], (value,)))
         ctx.on_progress = lambda fraction, text: mailbox.put((sinks[1], (fraction, text)))
         ctx.on_usage = lambda counts: mailbox.put((sinks[2], (counts,)))
+        ctx.on_log = lambda level, text: mailbox.put((sinks[3], (level, text)))
         running = _Running(self._loop, mailbox)
         self._loop.call_soon_threadsafe(
             running.start, lambda: invoke_async(spec, ctx, inputs), contextvars.copy_context()
@@ -78,7 +79,7 @@ class AsyncLoop:
             running.cancel()
             raise
         finally:
-            ctx.on_chunk, ctx.on_progress, ctx.on_usage = sinks
+            ctx.on_chunk, ctx.on_progress, ctx.on_usage, ctx.on_log = sinks
 
     def _serve(self) -> None:
         loop = asyncio.SelectorEventLoop(_native_selector())

@@ -27,9 +27,10 @@ from async_nodes.execution.job import Job, job_of
 from async_nodes.execution.report import Later, Report
 from async_nodes.execution.signals import FenceLost, Released
 from async_nodes.nodes import NodeContext, NodeSpec, invoke
+from async_nodes.nodes.context import NoBlobs
 
 if TYPE_CHECKING:
-    from async_nodes.core.ports import Claim, Ending, Finished, Tasks
+    from async_nodes.core.ports import Blobs, Claim, Ending, Finished, Tasks
     from async_nodes.egress.guard import Guard
     from async_nodes.execution.bus import EventBus
     from async_nodes.execution.middleware import Middleware
@@ -46,6 +47,9 @@ class Host(Protocol):
     @property
     def later(self) -> Later | None:
         """Return a timer, where there can be one."""
+
+    def aside(self, seconds: float, function: Callable[[], None]) -> Callable[[], None]:
+        """Run a function beside the body after so many seconds, unless it is prevented."""
 
     def limit(self, seconds: float) -> AbstractContextManager[object]:
         """Raise `AttemptTimeout` inside the block after so many seconds."""
@@ -65,6 +69,8 @@ class Executor:
         guard: which addresses a node may call.
         middleware: wraps every body, outermost first.
         bus: told of starts and endings.
+        blobs: what the nodes of a tenant keep, by the tenant.
+        log_level: what a body logs so severely goes to its task's own log.
 
     """
 
@@ -74,6 +80,8 @@ class Executor:
     guard: Guard
     middleware: Callable[[Middleware], Middleware]
     bus: EventBus
+    blobs: Callable[[str], Blobs] = NoBlobs
+    log_level: int = logging.INFO
 
 
 def run_attempt(
@@ -98,7 +106,10 @@ def run_attempt(
     except AsyncNodesError as error:
         ending = _failed(error, claim, RetryPolicy(), endings.Side())
         return executor.store.finish(claim.task_id, claim.fence, ending)
-    report = Report(executor.store, claim, coalesce=job.spec.coalesce, later=executor.host.later)
+    host = executor.host
+    report = Report(
+        executor.store, claim, coalesce=job.spec.coalesce, later=host.later, aside=host.aside
+    )
     ctx = _context(executor, claim, job, report)
     if on_context is not None:
         on_context(ctx)
@@ -113,6 +124,7 @@ def run_attempt(
         return None
     finally:
         ctx.http.close()
+    report.close_log()
     finished = executor.store.finish(claim.task_id, claim.fence, ending)
     if finished.applied:
         executor.bus.publish(job.spec.name, ending.event, finished)
@@ -148,11 +160,12 @@ def _perform(
     except AttemptTimeout:
         return endings.timed_out(seconds, report.side, late=late)
     except Released:
-        return endings.released()
+        return endings.released(report.side)
     except FenceLost:
         raise
     except GreenletExit:
-        return endings.released()  # a worker that is made to stop at once kills its greenlets so
+        # A worker that is made to stop at once kills its greenlets so.
+        return endings.released(report.side)
     except BaseException as error:  # noqa: BLE001 - the node's own, whatever it may be
         return _failed(error, claim, job.policy, report.side)
 
@@ -191,7 +204,10 @@ def _context(executor: Executor, claim: Claim, job: Job, report: Report) -> Node
         deadline=claim.deadline_ms / 1000 if claim.deadline_ms else None,
         scope=job.scope,
         http=Client(executor.guard),
+        blobs=executor.blobs(claim.tenant),
         on_progress=report.progress,
         on_usage=report.usage,
         on_chunk=report.chunk,
+        on_log=report.log,
+        log_level=executor.log_level,
     )

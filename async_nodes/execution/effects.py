@@ -15,10 +15,12 @@ from async_nodes.core.machine import TABLE
 from async_nodes.core.states import EventType, NodeState
 from async_nodes.egress.client import Client
 from async_nodes.execution.job import node_of, travelling
+from async_nodes.execution.task_log import TaskLog
 from async_nodes.nodes import NodeContext
 
 if TYPE_CHECKING:
     from async_nodes.egress.guard import Guard
+    from async_nodes.execution.report import Later
     from async_nodes.nodes.spec import NodeSpec
     from async_nodes.storage.layout import Document
     from async_nodes.storage.redis_store import RedisStore
@@ -39,13 +41,25 @@ class Effects:
         store: to read the ended task.
         registry: the nodes by name.
         guard: which addresses a compensation may call.
+        aside: runs what is not to hold up a compensation: sending what it logs.
+        log_level: what it logs so severely goes to its task's own log.
 
     """
 
-    def __init__(self, store: RedisStore, registry: Mapping[str, NodeSpec], guard: Guard) -> None:
+    def __init__(
+        self,
+        store: RedisStore,
+        registry: Mapping[str, NodeSpec],
+        guard: Guard,
+        *,
+        aside: Later,
+        log_level: int = logging.INFO,
+    ) -> None:
         self._store = store
         self._registry = registry
         self._guard = guard
+        self._aside = aside
+        self._log_level = log_level
         self._handlers: dict[Effect, Callable[[NodeSpec, Document], None]] = {
             Effect.COMPENSATE: self._compensate,
         }
@@ -75,6 +89,15 @@ class Effects:
             return
         record = json.loads(document.json)
         travels = travelling(document.private)
+        log = TaskLog(
+            self._store.log,
+            task_id=record["task_id"],
+            fence=document.fence.decode(),
+            attempt=record["attempt"],
+            aside=self._aside,
+            number=document.logs,
+            is_over=True,
+        )
         ctx = NodeContext(
             task_id=record["task_id"],
             node=spec.name,
@@ -84,6 +107,8 @@ class Effects:
             traceparent=travels.traceparent,
             scope=travels.scope,
             http=Client(self._guard),
+            on_log=log.line,
+            log_level=self._log_level,
         )
         try:
             spec.compensate(ctx, record)
@@ -95,3 +120,4 @@ class Effects:
             )
         finally:
             ctx.http.close()
+            log.close()

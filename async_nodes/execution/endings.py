@@ -68,7 +68,8 @@ def failed(
         delay_ms = policy.delay_ms(claim.spent, draw=draw, retry_after_ms=wait_ms)
         elapsed_ms = now_ms - claim.first_started_ms
         if policy.allows(claim.spent, elapsed_ms=elapsed_ms, delay_ms=delay_ms):
-            return Ending(event=EventType.RETRY, delay_ms=delay_ms, error=shown)
+            # The record shows no usage of an attempt that is tried again; the totals count it.
+            return Ending(event=EventType.RETRY, delay_ms=delay_ms, error=shown, usage=side.usage)
     return Ending(event=EventType.ERROR, error=shown, usage=side.usage, progress=side.progress)
 
 
@@ -93,10 +94,16 @@ def cancelled(side: Side) -> Ending:
     return Ending(event=EventType.CANCEL, usage=side.usage, progress=side.progress)
 
 
-def released() -> Ending:
-    """Return the ending for a body that its stopping worker hands back."""
+def released(side: Side | None = None) -> Ending:
+    """Return the ending for a body that its stopping worker hands back.
+
+    Args:
+        side: what it has used so far, where that is known.
+
+    """
     shown = _shown("node_failed", "WorkerStopping", "handed back by a stopping worker", again=True)
-    return Ending(event=EventType.RELEASE, error=shown)
+    usage = side.usage if side is not None else NULL
+    return Ending(event=EventType.RELEASE, error=shown, usage=usage)
 
 
 def blocked(seconds: float) -> Ending:

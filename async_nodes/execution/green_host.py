@@ -29,6 +29,8 @@ class GreenHost:
         timer = gevent.spawn_later(seconds, function)
         return lambda: timer.kill(block=False) if timer is not gevent.getcurrent() else None
 
+    aside = later
+
     def run_async(self, spec: NodeSpec, ctx: NodeContext, inputs: dict[str, Any]) -> Any:
         """Run an ``async def`` body; this greenlet waits and passes its reports on."""
         if self._loop is None or not self._loop.usable:

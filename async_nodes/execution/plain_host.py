@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 from typing import Any
@@ -27,6 +28,17 @@ def _forget_signals() -> None:
     """Let a process that a body forks end at a SIGTERM like any other: it holds no task."""
     for number in (CANCEL_SIGNAL, signal.SIGALRM, signal.SIGTERM):
         signal.signal(number, signal.SIG_DFL)
+
+
+def in_thread(seconds: float, function: Callable[[], None]) -> Callable[[], None]:
+    """Run a function in a thread after so many seconds; return what prevents it.
+
+    Signals strike the main thread only, so neither a time-out nor a cancel ends up in there.
+    """
+    timer = threading.Timer(seconds, function)
+    timer.daemon = True
+    timer.start()
+    return timer.cancel
 
 
 class PlainHost:
@@ -56,6 +68,10 @@ class PlainHost:
         finally:
             self._armed = False
             signal.setitimer(signal.ITIMER_REAL, 0)
+
+    def aside(self, seconds: float, function: Callable[[], None]) -> Callable[[], None]:
+        """Run a function beside the body after so many seconds, unless it is prevented."""
+        return in_thread(seconds, function)
 
     def run_async(self, spec: NodeSpec, ctx: NodeContext, inputs: dict[str, Any]) -> Any:
         """Run an ``async def`` body on a loop of its own."""

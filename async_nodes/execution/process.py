@@ -7,6 +7,7 @@ import secrets
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from async_nodes.core.log_levels import LEVELS
 from async_nodes.dispatch.celery_factory import make_app
 from async_nodes.dispatch.connect import open_blocking
 from async_nodes.egress.guard import Guard
@@ -15,6 +16,7 @@ from async_nodes.execution.bus import BUS
 from async_nodes.execution.middleware import STANDARD
 from async_nodes.nodes.registry import registry
 from async_nodes.settings import Settings
+from async_nodes.storage.blobs import Blobs
 
 if TYPE_CHECKING:
     from async_nodes.execution.attempt import Host
@@ -41,6 +43,8 @@ def executor_for(settings: Settings, store: RedisStore, host: Host) -> Executor:
         guard=Guard(frozenset(settings.egress_allow)),
         middleware=STANDARD,
         bus=BUS,
+        blobs=lambda tenant: Blobs(store, tenant),
+        log_level=LEVELS[settings.task_log_level],
     )
 
 

@@ -6,20 +6,27 @@ cancel was asked for. Both are raised into the body at its next report.
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from typing import TYPE_CHECKING, Any, Protocol
 
-from async_nodes.core.errors import TaskCancelled
+from greenlet import GreenletExit
+
+from async_nodes.core.errors import AttemptTimeout, TaskCancelled
 from async_nodes.core.ports import NULL
 from async_nodes.core.strict_json import dumps
 from async_nodes.execution.endings import Side
-from async_nodes.execution.signals import FenceLost
+from async_nodes.execution.signals import FenceLost, Released
+from async_nodes.execution.task_log import TaskLog
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from async_nodes.core.ports import Applied, Claim, Tasks
+
+
+_log = logging.getLogger(__name__)
 
 
 class Later(Protocol):
@@ -29,7 +36,7 @@ class Later(Protocol):
 
 
 class Report:
-    """Send one attempt's chunks, progress and usage.
+    """Send one attempt's chunks, progress, usage and log.
 
     Args:
         store: where to.
@@ -37,16 +44,25 @@ class Report:
         coalesce: seconds within which text pieces are joined into one chunk; 0 sends each alone.
         later: timer for a joined chunk that no further piece follows; without one it waits for
             the next piece or the end.
+        aside: runs what is not to hold up the body; without one log lines are not stored.
 
     """
 
     def __init__(
-        self, store: Tasks, claim: Claim, *, coalesce: float = 0.0, later: Later | None = None
+        self,
+        store: Tasks,
+        claim: Claim,
+        *,
+        coalesce: float = 0.0,
+        later: Later | None = None,
+        aside: Later | None = None,
     ) -> None:
         self._store = store
         self._claim = claim
         self._coalesce = coalesce
         self._later = later
+        self._aside = aside
+        self._log: TaskLog | None = None
         self._sent = 0
         self._pieces: list[str] = []
         self._last_flush = 0.0
@@ -88,6 +104,36 @@ class Report:
         # nobody could be told.
         self._usage_json = dumps(total)
         self._usage = total
+
+    def log(self, level: int, text: str) -> None:
+        """Send a line of the log, beside the body; raises what `TaskLog.line` raises."""
+        if self._log is None:
+            if self._aside is None:
+                return
+            self._log = TaskLog(
+                self._store.log,
+                task_id=self._claim.task_id,
+                fence=self._claim.fence,
+                attempt=self._claim.attempt,
+                aside=self._aside,
+            )
+        self._log.line(level, text)
+
+    def close_log(self) -> None:
+        """Let the lines arrive before the attempt's end, after which they would be refused.
+
+        The ending is decided: a cancel or a time-out that strikes now comes too late for it.
+        """
+        if self._log is None:
+            return
+        try:
+            self._log.close()
+        except (FenceLost, Released, TaskCancelled, AttemptTimeout, GreenletExit) as late:
+            _log.info(
+                "%s came after the end of a body",
+                type(late).__name__,
+                extra={"action": "task_log_late", "task_id": self._claim.task_id},
+            )
 
     def flush(self) -> None:
         """Send the pieces that wait to be joined."""

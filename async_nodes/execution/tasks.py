@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from celery import signals
 
 from async_nodes.core.errors import AsyncNodesError
+from async_nodes.core.log_levels import LEVELS
 from async_nodes.core.priority import LISTS
 from async_nodes.dispatch.connect import open_blocking, open_shared
 from async_nodes.dispatch.messages import DISPATCH_HEADER, TASK_NAME
@@ -25,6 +26,7 @@ from async_nodes.execution import ledger
 from async_nodes.execution.cancels import CancelListener
 from async_nodes.execution.effects import Effects
 from async_nodes.execution.keeper import Keeper
+from async_nodes.execution.plain_host import in_thread
 from async_nodes.execution.process import executor_for, new_worker_id
 from async_nodes.execution.title import set_title
 from async_nodes.nodes.registry import registry
@@ -211,7 +213,13 @@ class Installation:
         hub = get_hub()
         hub.NOT_ERROR = (*hub.NOT_ERROR, redis.ConnectionError)
         executor = executor_for(settings, store, GreenHost())
-        effects = Effects(store, executor.registry, executor.guard)
+        effects = Effects(
+            store,
+            executor.registry,
+            executor.guard,
+            aside=executor.host.aside,
+            log_level=executor.log_level,
+        )
         pool = IoPool(executor, effects, self._worker_id)
         self._start("io", pool, loop=pool.pulse)
         return pool
@@ -237,7 +245,13 @@ class Installation:
         settings = self._settings
         store = open_blocking(settings, self._app, title=f"async-nodes:{self._worker_id}")
         guard = Guard(frozenset(settings.egress_allow))
-        effects = Effects(store, registry(settings.imports), guard)
+        effects = Effects(
+            store,
+            registry(settings.imports),
+            guard,
+            aside=in_thread,
+            log_level=LEVELS[settings.task_log_level],
+        )
         pool = cpu_pool.CpuPool(store, effects, self._worker_id)
         cpu_pool.install(pool)
         cpu_pool.maintain_often(consumer)

@@ -9,6 +9,8 @@ from __future__ import annotations
 import hashlib
 import logging
 import math
+import sys
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +19,7 @@ from async_nodes.core.context import EMPTY, ScopeContext
 if TYPE_CHECKING:
     from collections.abc import Callable, MutableMapping
 
+    from async_nodes.core.ports import Blobs
     from async_nodes.egress.client import Client
 
 
@@ -26,13 +29,53 @@ logger = logging.getLogger("async_nodes.node")
 
 
 class _NodeLog(logging.LoggerAdapter[logging.Logger]):
-    """Add the task's names to every record, beside what the caller gives as ``extra``."""
+    """Add the task's names to every record, beside what the caller gives as ``extra``.
+
+    What is severe enough goes to the task's own log as well, whatever the process logs.
+    """
+
+    def __init__(self, context: NodeContext) -> None:
+        names = {"task_id": context.task_id, "node": context.node, "attempt": context.attempt}
+        super().__init__(logger, {"action": "node_log", "trace_id": context.trace_id, **names})
+        self._context = context
+
+    def isEnabledFor(self, level: int) -> bool:  # noqa: N802 - logging's own name
+        """Tell whether a line of this level goes anywhere."""
+        return level >= self._context.log_level or super().isEnabledFor(level)
+
+    def log(self, level: int, msg: object, *args: object, **kwargs: Any) -> None:
+        """Log a line; all other methods end here."""
+        above = kwargs.pop("stacklevel", 1) + 1
+        super().log(level, msg, *args, stacklevel=above, **kwargs)
+        if level >= self._context.log_level:
+            self._context.on_log(level, said(msg, args, kwargs.get("exc_info")))
 
     def process(
         self, msg: Any, kwargs: MutableMapping[str, Any]
     ) -> tuple[Any, MutableMapping[str, Any]]:
         kwargs["extra"] = {**(self.extra or {}), **kwargs.get("extra", {})}
         return msg, kwargs
+
+
+def said(message: object, args: tuple[Any, ...], exc_info: object = None) -> str:
+    """Return the text of a line, with the traceback that belongs to it."""
+    values: Any = args
+    if len(args) == 1 and isinstance(args[0], Mapping) and args[0]:
+        values = args[0]  # as logging has it: "%(name)s"
+    try:
+        text = str(message) % values if args else str(message)
+    except Exception:  # noqa: BLE001 - a format that does not fit, a value's own __str__
+        text = message if isinstance(message, str) else f"{type(message).__name__} without a text"
+    if exc_info is True:
+        exc_info = sys.exc_info()
+    elif isinstance(exc_info, BaseException):
+        exc_info = (type(exc_info), exc_info, exc_info.__traceback__)
+    if isinstance(exc_info, tuple) and exc_info[0] is not None:
+        text += "\n" + _formatter.formatException(exc_info)
+    return text
+
+
+_formatter = logging.Formatter()
 
 
 def _ignore(*_: object) -> None:
@@ -45,6 +88,20 @@ def _closed_network() -> Client:
     from async_nodes.egress.guard import Guard
 
     return Client(Guard())
+
+
+class NoBlobs:
+    """Keep nothing, whoever the tenant is: where there is no store."""
+
+    def __init__(self, _tenant: str = "") -> None:
+        """Take the tenant as others do."""
+
+    def put(self, name: str, data: bytes, *, seconds: float) -> None:
+        """Forget it at once."""
+
+    def get(self, name: str, *, start: int = 0, end: int = -1) -> bytes:
+        """Find nothing."""
+        return b""
 
 
 @dataclass(kw_only=True, slots=True)
@@ -61,7 +118,9 @@ class NodeContext:
         deadline: epoch seconds after which the whole task fails, or None.
         scope: the values that travel with the task.
         http: the only way out; closed when the task is cancelled.
-        on_progress, on_usage, on_chunk: where reports go.
+        blobs: bytes that the tenant's nodes keep from one task to the next, by name.
+        on_progress, on_usage, on_chunk, on_log: where reports go.
+        log_level: what is at least so severe goes to the task's own log.
 
     """
 
@@ -75,9 +134,12 @@ class NodeContext:
     deadline: float | None = None
     scope: ScopeContext = EMPTY
     http: Client = field(default_factory=_closed_network)
+    blobs: Blobs = field(default_factory=NoBlobs)
     on_progress: Callable[[float, str], None] = _ignore
     on_usage: Callable[[dict[str, int]], None] = _ignore
     on_chunk: Callable[[Any], None] = _ignore
+    on_log: Callable[[int, str], None] = _ignore
+    log_level: int = logging.INFO
     _cancelled: bool = False
 
     def __post_init__(self) -> None:
@@ -96,9 +158,8 @@ class NodeContext:
 
     @property
     def log(self) -> logging.LoggerAdapter[logging.Logger]:
-        """Return a logger whose records carry the task's names."""
-        names = {"task_id": self.task_id, "node": self.node, "attempt": self.attempt}
-        return _NodeLog(logger, {"action": "node_log", "trace_id": self.trace_id, **names})
+        """Return a logger for the task: to the process's log, with its names, and to its own."""
+        return _NodeLog(self)
 
     def progress(self, fraction: float, text: str = "") -> None:
         """Report how far the work is.

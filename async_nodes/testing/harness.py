@@ -13,6 +13,21 @@ from async_nodes.nodes.invoke import invoke, invoke_async
 from async_nodes.nodes.registry import registry
 
 
+class MemoryBlobs:
+    """Keep blobs for as long as a test keeps this, and for ever."""
+
+    def __init__(self) -> None:
+        self._data: dict[str, bytes] = {}
+
+    def put(self, name: str, data: bytes, *, seconds: float) -> None:
+        """Keep bytes under a name."""
+        self._data[name] = data
+
+    def get(self, name: str, *, start: int = 0, end: int = -1) -> bytes:
+        """Return bytes as the store does: `end` is inclusive."""
+        return self._data.get(name, b"")[start : None if end == -1 else end + 1]
+
+
 @dataclass(slots=True)
 class Outcome:
     """Hold what a node gave.
@@ -22,6 +37,7 @@ class Outcome:
         chunks: the stream, in order.
         progress: the reports, ``(fraction, text)`` each.
         usage: the sums of what was reported.
+        logs: the lines of ``ctx.log``, ``(level, text)`` each, the level as in `logging`.
 
     """
 
@@ -29,6 +45,7 @@ class Outcome:
     chunks: list[Any] = field(default_factory=list)
     progress: list[tuple[float, str]] = field(default_factory=list)
     usage: dict[str, int] = field(default_factory=dict)
+    logs: list[tuple[int, str]] = field(default_factory=list)
 
     def context(
         self, node: str, *, allow: frozenset[str] = frozenset(), **given: Any
@@ -49,6 +66,7 @@ class Outcome:
                 "on_chunk": self.chunks.append,
                 "on_progress": lambda fraction, text: self.progress.append((fraction, text)),
                 "on_usage": self._add,
+                "on_log": lambda level, text: self.logs.append((level, text)),
                 **given,
             }
         )

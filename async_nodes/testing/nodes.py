@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 
 from async_nodes.core.errors import RetryableError, TerminalError
+from async_nodes.core.log_levels import LEVELS
 from async_nodes.nodes.spec import node
 
 if TYPE_CHECKING:
@@ -66,6 +67,23 @@ def emit(
         if number and gap:
             time.sleep(gap)
         yield piece
+
+
+@node("test.log")
+def log(
+    ctx: NodeContext,
+    lines: list[str] | None = None,
+    level: str = "info",
+    n: Annotated[int, msgspec.Meta(ge=0, le=1_000_000)] = 1,
+    gap: Seconds = 0.0,
+) -> dict[str, int]:
+    """Log the lines n times, with a pause after each, and return how many that were."""
+    said = [line for _ in range(n) for line in lines or ["a line"]]
+    for line in said:
+        ctx.log.log(LEVELS.get(level, LEVELS["info"]), line)
+        if gap:
+            time.sleep(gap)
+    return {"lines": len(said)}
 
 
 @node("test.fail")

@@ -28,6 +28,7 @@ local function write_log(r, number, json)
   local lines = B .. 'l:' .. r.id
   redis.call('XADD', lines, string.format('%d-%d', r.version, number), 't', 'log', 'd', json)
   r.logs, r.log_bytes = number, r.log_bytes + #json
+  if r.expires_at > 0 then redis.call('PEXPIREAT', lines, string.format('%d', r.expires_at)) end
   if r.log_bytes > LOG_CAP then
     local dropped = redis.call('XRANGE', lines, '-', '+', 'COUNT', math.floor(redis.call('XLEN', lines) / 2))
     for _, entry in ipairs(dropped) do r.log_bytes = r.log_bytes - #entry[2][4] end
@@ -39,7 +40,9 @@ end
 
 return each(5, function(id, fence, kind, number, json)
   local r = read(id)
-  if not r or r.state ~= S_RUNNING or r.fence ~= fence then return {'fenced'} end
+  -- A clean-up runs after the end, under the fence that the record was left with; it may log.
+  local cleaning = kind == 'log' and r and r.expires_at > 0
+  if not r or (r.state ~= S_RUNNING and not cleaning) or r.fence ~= fence then return {'fenced'} end
   if kind == 'log' then
     write_log(r, tonumber(number), json)
     return {'ok', r.version, r.cancel}
