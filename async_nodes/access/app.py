@@ -15,7 +15,7 @@ from flask import Flask, Response, g, request
 from redis.exceptions import ResponseError
 from werkzeug.exceptions import HTTPException, MethodNotAllowed
 
-from async_nodes.access import feed, negotiate, ops, problems, routes
+from async_nodes.access import feed, logs, negotiate, ops, problems, routes
 from async_nodes.access.guard import OPEN_PATHS, Guard
 from async_nodes.access.hub import Hub
 from async_nodes.access.lane_handover import left_in
@@ -82,6 +82,7 @@ def build_app(settings: Settings, provider: Provider, *, nodes: Registry) -> Fla
     app.register_error_handler(Exception, _unexpected)
     app.register_blueprint(routes.blueprint(provider))
     app.register_blueprint(feed.blueprint(provider))
+    app.register_blueprint(logs.blueprint(provider))
     app.register_blueprint(ops.blueprint(settings, provider, nodes))
     return app
 

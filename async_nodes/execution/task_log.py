@@ -70,7 +70,7 @@ class TaskLog:
 
     """
 
-    def __init__(  # noqa: PLR0913 - an attempt's names, and what differs in a clean-up
+    def __init__(
         self,
         send: Send,
         *,
