@@ -7,6 +7,7 @@ called; its arguments then are the answer's text.
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 from async_nodes.nodes.providers.answer import Answer, a_list, an_object, bad, some_text
@@ -66,8 +67,8 @@ class AnthropicReader:
         self.complete = False
         self.ended = False
         self._wants_object = form_of(ask) is not None
-        self._calls: dict[Any, int] = {}
-        self._output_blocks: set[Any] = set()
+        self._calls: dict[int, int] = {}
+        self._output_blocks: set[int] = set()
         self._usage: dict[str, Any] = {}
 
     def read(self, document: dict[str, Any]) -> list[Piece]:
@@ -79,10 +80,10 @@ class AnthropicReader:
                 self._count(an_object(document.get("message"), "message"))
             case "content_block_start":
                 block = an_object(document.get("content_block"), "content_block")
-                return self._block(document.get("index"), block, streamed=True)
+                return self._block(_index(document), block, streamed=True)
             case "content_block_delta":
                 delta = an_object(document.get("delta"), "delta")
-                return self._delta(document.get("index"), delta)
+                return self._delta(_index(document), delta)
             case "message_delta":
                 self._count(document)
                 self._stop(an_object(document.get("delta"), "delta"))
@@ -101,7 +102,7 @@ class AnthropicReader:
         self._stop(document)
         return pieces + self.answer.rest()
 
-    def _block(self, index: Any, block: dict[str, Any], *, streamed: bool) -> list[Piece]:
+    def _block(self, index: int, block: dict[str, Any], *, streamed: bool) -> list[Piece]:
         match block.get("type"):
             case "text":
                 return self.answer.say(some_text(block.get("text"), "text"))
@@ -113,9 +114,7 @@ class AnthropicReader:
                 return self._tool(index, block, arguments)
         return []
 
-    def _tool(self, index: Any, block: dict[str, Any], arguments: str) -> list[Piece]:
-        if not isinstance(index, int):
-            bad("a block's index is no number")
+    def _tool(self, index: int, block: dict[str, Any], arguments: str) -> list[Piece]:
         name = some_text(block.get("name"), "a tool's name")
         if self._wants_object and name == OUTPUT_TOOL:
             self._output_blocks.add(index)
@@ -124,7 +123,7 @@ class AnthropicReader:
         identity = some_text(block.get("id"), "a tool call's id")
         return self.answer.call(None, identity=identity, name=name, arguments=arguments)
 
-    def _delta(self, index: Any, delta: dict[str, Any]) -> list[Piece]:
+    def _delta(self, index: int, delta: dict[str, Any]) -> list[Piece]:
         match delta.get("type"):
             case "text_delta":
                 return self.answer.say(some_text(delta.get("text"), "text"))
@@ -144,11 +143,11 @@ class AnthropicReader:
         self.answer.usage = anthropic_usage(self._usage)
 
     def _stop(self, document: dict[str, Any]) -> None:
-        reason = document.get("stop_reason")
+        reason = some_text(document.get("stop_reason"), "stop_reason")
         if not reason:
             return
         self.complete = True
-        self.answer.finish_reason = _REASONS.get(reason, str(reason))
+        self.answer.finish_reason = _REASONS.get(reason, reason)
         if reason == "tool_use" and self._output_blocks and not self._calls:
             self.answer.finish_reason = "stop"
 
@@ -224,7 +223,12 @@ def _part(part: str | Image | dict[str, Any]) -> dict[str, Any]:
     return {"type": "image", "source": source}
 
 
-def _json(value: Any) -> str:
-    import json
+def _index(document: dict[str, Any]) -> int:
+    index = document.get("index")
+    if not isinstance(index, int):
+        bad("a block's index is no number")
+    return index
 
+
+def _json(value: Any) -> str:
     return json.dumps(an_object(value, "a tool's input"), ensure_ascii=False)
