@@ -71,7 +71,7 @@ def read_openai(
 
     Raises:
         RetryableError: ``model_error`` for an error that came as a 200.
-        ValueError, LookupError, TypeError: for what is no list of vectors.
+        ValueError, LookupError, TypeError, AttributeError: for what is no list of vectors.
 
     """
     if document.get("error"):
