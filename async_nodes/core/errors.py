@@ -194,6 +194,15 @@ _TABLE: tuple[tuple[str, int, bool, str, str, str, str], ...] = (
         "成员 `error` 说明原因;POST …/retry 可再次运行任务。",
     ),
     (
+        "dead_letter_not_found",
+        404,
+        False,
+        "The task is not among the dead letters",
+        "该任务不在死信中",
+        "It was sent again, dropped, or never there; GET /v1/dead-letters lists them.",
+        "它已重新入队、已删除或从未进入死信;GET /v1/dead-letters 可列出死信。",
+    ),
+    (
         "range_not_satisfiable",
         416,
         False,

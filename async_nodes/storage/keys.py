@@ -91,6 +91,10 @@ class Keys:
         """Return the channel on which a worker hears of cancels."""
         return f"{self.base}ctl:{worker}"
 
+    def replay(self, tenant: str, digest: str) -> str:
+        """Return the key of what an Idempotency-Key stands for, by its digest."""
+        return f"{self.base}k:{tenant}:{digest}"
+
     def index(self, tenant: str) -> str:
         """Return the key of a tenant's ids by time of creation."""
         return f"{self.base}x:{tenant}"
