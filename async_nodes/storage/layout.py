@@ -52,7 +52,7 @@ FIELDS: tuple[Field, ...] = (
     Field("reason", *_BYTE),  # index into REASONS
     Field("list", *_BYTE),  # index into priority.LISTS
     Field("cancel", *_BYTE),  # 1 once a cancel was asked for
-    Field("queued", *_BYTE),  # 1 while a message is out, 2 while parked at the gate
+    Field("queued", *_BYTE),  # 1 while a message is out, 2 while parked at the gate, 3 while held
     Field("stream", *_BYTE),  # 1 once the event stream exists
     Field("dirty", *_BYTE),  # 1 while progress or error are not null
     Field("version", *_INT),

@@ -5,12 +5,7 @@
 return each(3, function(id, tenant, grace)
   local r = read(id)
   if not r or r.tenant ~= tenant then return {'gone'} end
-  if r.state == S_PENDING then
-    conclude(r, NEXT[r.state].CANCEL, R_NONE, '', cancelled_error(true), 'null', 'null', 'null')
-    -- An earlier attempt may have left something behind: some worker is to hear of this end.
-    if r.attempt > 0 then redis.call('ZADD', B .. 'due', now, 'e:' .. id) end
-    return {'cancelled', r.version}
-  end
+  if r.state == S_PENDING then return cancel_waiting(r) end
   if not NEXT[r.state].CANCEL_ASKED then return {'finished', r.version, STATE[r.state]} end
   if r.cancel == 0 then
     r.cancel, r.reason = 1, R_CANCELLING

@@ -1,7 +1,7 @@
 -- allow-oom
 -- claim: turn a wake-up message into a fenced right to run. Row: id, dispatch, worker, fence.
 -- Writes t, q, r:<worker>. Verdicts: run version attempt spent losses deaths queued started
--- first_started deadline timeout created tenant private inputs | stale state | expired | held |
+-- first_started deadline timeout created tenant private inputs list | stale state | expired | held |
 -- no_lease | gone.
 return each(4, function(id, dispatched, worker, fence)
   local r = read(id)

@@ -124,6 +124,10 @@ local function push(r, front)
   redis.call('ZADD', B .. 'q:' .. LISTS[r.list], now, r.id)
 end
 
+local function node_of(r)
+  local start = r.json_at + HEAD
+  return string.match(redis.call('GETRANGE', key_of(r.id), start, start + 127), '^"node":"([^"]+)"') or ''
+end
 local function slot_of(r) return LISTS[r.list] .. ':' .. trim(r.tenant) end
 
 local function dispatch(r, front)
@@ -149,9 +153,15 @@ local function undispatch(r)
   if r.queued == 0 then return end
   local slot, parked, held = slot_of(r), r.queued == 2, r.queued == 3
   r.queued = 0
-  if held then return end -- whoever walks the held ones passes over it
+  -- From the end: what leaves the middle of a line is most often the newest, cancelled or purged.
+  if held then
+    if redis.call('LREM', B .. 'hold:queue:' .. LISTS[r.list], -1, r.id) == 0 then
+      redis.call('LREM', B .. 'hold:node:' .. node_of(r), -1, r.id)
+    end
+    return
+  end
   if parked then
-    redis.call('LREM', B .. 'park:' .. slot, 1, r.id)
+    redis.call('LREM', B .. 'park:' .. slot, -1, r.id)
     return
   end
   redis.call('ZREM', B .. 'q:' .. LISTS[r.list], r.id)
@@ -241,6 +251,13 @@ end
 local CANCELLED = '{"code":"cancelled","type":"TaskCancelled","message":"The task was cancelled",'
   .. '"retryable":false,"stopped":%s}'
 local function cancelled_error(stopped) return string.format(CANCELLED, stopped and 'true' or 'false') end
+-- End a task that waits; answers its verdict.
+local function cancel_waiting(r)
+  conclude(r, NEXT[r.state].CANCEL, R_NONE, '', cancelled_error(true), 'null', 'null', 'null')
+  -- An earlier attempt may have left something behind: some worker is to hear of this end.
+  if r.attempt > 0 then redis.call('ZADD', B .. 'due', now, 'e:' .. r.id) end
+  return {'cancelled', r.version}
+end
 local DEADLINE = problem('deadline_exceeded', 'DeadlineExceeded', 'The deadline passed', false)
 
 -- The task is taken from its owner, whose own ending, should it still come, is to be refused.
@@ -306,9 +323,7 @@ local function paused_by(r)
   local scope = 'queue:' .. LISTS[r.list]
   if is_paused(scope) then return scope end
   if not any_paused then return nil end
-  local start = r.json_at + HEAD
-  local tail = redis.call('GETRANGE', key_of(r.id), start, start + 127)
-  scope = 'node:' .. (string.match(tail, '^"node":"([^"]+)"') or '')
+  scope = 'node:' .. node_of(r)
   return is_paused(scope) and scope or nil
 end
 
@@ -381,7 +396,7 @@ local function claimed(r)
     inputs = redis.call('GETRANGE', key_of(r.id), r.inputs_at, r.inputs_at + r.inputs_len - 1)
   end
   return {'run', r.version, r.attempt, r.spent, r.losses, r.deaths, r.queued_at, r.started_at,
-    r.first_started_at, r.deadline, r.timeout, r.created_at, trim(r.tenant), private, inputs}
+    r.first_started_at, r.deadline, r.timeout, r.created_at, trim(r.tenant), private, inputs, r.list}
 end
 
 -- Accept a task, with the arguments that submit.lua describes.
