@@ -15,7 +15,18 @@ from flask import Flask, Response, g, request
 from redis.exceptions import ResponseError
 from werkzeug.exceptions import HTTPException, MethodNotAllowed
 
-from async_nodes.access import feed, logs, negotiate, ops, problems, routes
+from async_nodes.access import (
+    batch,
+    feed,
+    listing,
+    logs,
+    negotiate,
+    ops,
+    problems,
+    results,
+    retries,
+    routes,
+)
 from async_nodes.access.guard import OPEN_PATHS, Guard
 from async_nodes.access.hub import Hub
 from async_nodes.access.lane_handover import left_in
@@ -81,6 +92,8 @@ def build_app(settings: Settings, provider: Provider, *, nodes: Registry) -> Fla
     app.register_error_handler(ResponseError, _redis_problem)
     app.register_error_handler(Exception, _unexpected)
     app.register_blueprint(routes.blueprint(provider))
+    for area in (batch, listing, results, retries):
+        app.register_blueprint(area.blueprint(provider))
     app.register_blueprint(feed.blueprint(provider))
     app.register_blueprint(logs.blueprint(provider))
     app.register_blueprint(ops.blueprint(settings, provider, nodes))

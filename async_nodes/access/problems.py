@@ -73,6 +73,8 @@ def headers(error: AsyncNodesError, *, language: str = "en") -> dict[str, str]:
         found["Retry-After"] = str(max(1, math.ceil(error.retry_after)))
     if error.status == 401:  # noqa: PLR2004 - Unauthorized
         found["WWW-Authenticate"] = 'Bearer realm="async_nodes"'
+    if error.code == "range_not_satisfiable":
+        found["Content-Range"] = f"bytes */{error.extra['size']}"
     return found
 
 

@@ -194,7 +194,7 @@ class Faults:
         """Return the attributes of `SubmitRequest` that the body's good members stand for."""
         for name in body:
             if name not in FIELDS:
-                self.add(_unknown(name, FIELDS))
+                self.add(unknown(name, FIELDS))
         values: dict[str, Any] = {"inputs": {}}
         for name, known in FIELDS.items():
             if name in body and known.target:
@@ -382,7 +382,7 @@ def _policy(value: Any) -> dict[str, Any]:
         _refuse("retry_policy must be a JSON object", "/retry_policy")
     for name, given in value.items():
         if name not in _POLICY:
-            raise _unknown(name, _POLICY, within="/retry_policy")
+            raise unknown(name, _POLICY, within="/retry_policy")
         holds, wanted = _POLICY[name]
         if not holds(given):
             _refuse(f"retry_policy.{name} must be {wanted}", f"/retry_policy/{name}")
@@ -398,7 +398,8 @@ def _is_integer(value: object) -> TypeGuard[int]:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-def _unknown(name: str, known: Iterable[str], *, within: str = "") -> AsyncNodesError:
+def unknown(name: str, known: Iterable[str], *, within: str = "") -> AsyncNodesError:
+    """Return the fault of a field that is not known, with the one that may have been meant."""
     close = difflib.get_close_matches(name[:100], list(known), n=1)
     hint = f"; did you mean {close[0]!r}?" if close else f"; there are {', '.join(known)}"
     pointer = within + strict_json.pointer_to([name[:100]])

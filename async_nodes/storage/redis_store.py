@@ -7,7 +7,7 @@ import re
 import secrets
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeGuard
 
 from redis.exceptions import ResponseError
 
@@ -173,9 +173,11 @@ class RedisStore:
         """
         ids = [submission.task_id for submission in submissions]
         rows = [_submit_row(submission) for submission in submissions]
-        return self._accepted(
-            ids, self._committer.commit_many("submit", rows, patience=self._patience)
-        )
+        verdicts = self._committer.commit_many("submit", rows, patience=self._patience)
+        refused = [said for said in verdicts if _was_not_sent(said)]
+        if refused and len(refused) == len(rows):
+            raise refused[0]
+        return self._accepted(ids, verdicts)
 
     def _accepted(
         self, ids: Sequence[str], verdicts: Sequence[list[Any] | AsyncNodesError]
@@ -507,6 +509,10 @@ def _submit_row(submission: Submission) -> tuple[Any, ...]:
     )
 
 
+def _was_not_sent(said: object) -> TypeGuard[StoreUnavailable]:
+    return isinstance(said, StoreUnavailable) and not isinstance(said, OutcomeUnknown)
+
+
 def _unknown(task_id: str, error: OutcomeUnknown) -> AsyncNodesError:
     return AsyncNodesError("outcome_unknown", error.detail, retry_after=1.0, task_id=task_id)
 
@@ -532,8 +538,11 @@ _CLAIMED = (
 
 def _claim(task_id: str, fence: str, verdict: list[Any]) -> Claim:
     numbers = {name: int(value) for name, value in zip(_CLAIMED, verdict[1:12], strict=True)}
-    tenant, private, inputs = verdict[12:15]
-    return Claim(task_id, fence, tenant=tenant.decode(), private=private, inputs=inputs, **numbers)
+    tenant, private, inputs, index = verdict[12:16]
+    return Claim(
+        task_id, fence, tenant=tenant.decode(), private=private, inputs=inputs,
+        list_name=LISTS[index], **numbers,
+    )  # fmt: skip
 
 
 def _taken(rows: list[list[Any]]) -> Taken:
