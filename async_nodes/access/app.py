@@ -17,6 +17,7 @@ from werkzeug.exceptions import HTTPException, MethodNotAllowed
 
 from async_nodes.access import (
     batch,
+    dead_letters,
     feed,
     listing,
     logs,
@@ -26,6 +27,7 @@ from async_nodes.access import (
     results,
     retries,
     routes,
+    usage,
 )
 from async_nodes.access.guard import OPEN_PATHS, Guard
 from async_nodes.access.hub import Hub
@@ -96,6 +98,8 @@ def build_app(settings: Settings, provider: Provider, *, nodes: Registry) -> Fla
         app.register_blueprint(area.blueprint(provider))
     app.register_blueprint(feed.blueprint(provider))
     app.register_blueprint(logs.blueprint(provider))
+    app.register_blueprint(dead_letters.blueprint(provider))
+    app.register_blueprint(usage.blueprint(provider))
     app.register_blueprint(ops.blueprint(settings, provider, nodes))
     return app
 

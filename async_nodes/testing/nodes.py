@@ -86,6 +86,19 @@ def log(
     return {"lines": len(said)}
 
 
+@node("test.usage")
+def usage(
+    ctx: NodeContext,
+    counts: dict[str, int] | None = None,
+    times: Annotated[int, msgspec.Meta(ge=0)] = 0,
+) -> dict[str, int]:
+    """Count what it is told to, and fail so many times before it returns the attempt."""
+    ctx.usage(**(counts or {"total_tokens": 1}))
+    if ctx.attempt <= times:
+        raise RetryableError("failed on request, after it had used something")
+    return {"attempt": ctx.attempt}
+
+
 @node("test.fail")
 def fail(
     ctx: NodeContext,

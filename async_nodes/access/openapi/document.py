@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, Protocol
 
-from async_nodes.access.openapi import feed, logs, ops, tasks
+from async_nodes.access.openapi import dead_letters, feed, logs, ops, tasks, usage
 from async_nodes.access.openapi.pieces import HEADERS, PARAMETERS
 from async_nodes.access.openapi.shapes import Schema
 from async_nodes.core.errors import CATALOGUE
@@ -32,6 +32,8 @@ AREAS: Final[tuple[Area, ...]] = (
     tasks,
     feed,
     logs,
+    dead_letters,
+    usage,
     ops,
 )
 """In the order in which they are shown."""
