@@ -80,6 +80,7 @@ class Claim:
     tenant: str
     private: bytes
     inputs: bytes
+    list_name: str = ""
 
     @property
     def suspect(self) -> bool:
@@ -212,6 +213,14 @@ class Record(Protocol):
     def etag(self) -> str: ...
     @property
     def json(self) -> bytes: ...
+
+
+class Blobs(Protocol):
+    """Named bytes that a tenant's nodes keep from one task to the next."""
+
+    def put(self, name: str, data: bytes, *, seconds: float) -> None: ...
+
+    def get(self, name: str, *, start: int = 0, end: int = -1) -> bytes: ...
 
 
 class Tasks(Protocol):

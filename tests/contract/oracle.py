@@ -579,7 +579,7 @@ class Oracle:
         return Claim(
             task.task_id, fence, snap.version, snap.attempt, snap.spent, snap.losses, snap.deaths,
             snap.queued_at, snap.started_at, task.first_started, task.deadline, asked.timeout_ms,
-            snap.created_at, asked.tenant, asked.private, inputs,
+            snap.created_at, asked.tenant, asked.private, inputs, asked.list_name,
         )  # fmt: skip
 
     def _json(self, task: Task) -> bytes:
