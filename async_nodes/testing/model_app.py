@@ -413,7 +413,8 @@ def _text(asked: Asked, called: tuple[str, Any] | None, script: Script, *, seed:
 
 
 def _vectors(body: dict[str, Any], texts: list[str], style: wire.Style, *, misfit: bool) -> Any:
-    dimensions = body.get("dimensions") or vectors.DIMENSIONS
+    given = body.get("dimensions")
+    dimensions = vectors.DIMENSIONS if given is None else given
     if not isinstance(dimensions, int) or not 1 <= dimensions <= vectors.MAX_DIMENSIONS:
         raise RefusedError(400, f"dimensions must be from 1 to {vectors.MAX_DIMENSIONS}")
     found = [vectors.vector(text, dimensions) for text in texts]

@@ -190,7 +190,8 @@ async def _until_signal(config: ModelConfig, host: str, port: int) -> None:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="model-server", description="A simulated OpenAI-compatible model server."
+        prog="model-server",
+        description="A simulated model server: OpenAI, Azure, Anthropic and Ollama.",
     )
     default = ModelConfig()
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on")

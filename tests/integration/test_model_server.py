@@ -352,6 +352,109 @@ def test_a_busy_port_is_named(server: ModelServer) -> None:
         ModelServer(port=server.port).start()
 
 
+def test_messages_are_in_anthropics_format(server: ModelServer) -> None:
+    """Named events in their order, blocks that are closed, and errors of its own form."""
+    headers = {"anthropic-version": "2023-06-01"}
+    body = json.dumps(
+        {
+            "model": "sim:think=1,tokens=2",
+            "max_tokens": 9,
+            "stream": True,
+            "messages": [{"role": "user", "content": "hi"}],
+        }
+    )
+    with closing(http.client.HTTPConnection(server.netloc, timeout=10)) as connection:
+        connection.request("POST", "/v1/messages", body, headers)
+        events = [
+            event.split("\n") for event in connection.getresponse().read().decode().split("\n\n")
+        ]
+
+    names = [event[0].removeprefix("event: ") for event in events[:-1]]
+    assert names[:2] == ["message_start", "ping"]
+    block = ["content_block_start", "content_block_delta"]
+    assert names[2:5] == [*block, "content_block_stop"]
+    assert names[5:] == [*block, block[1], "content_block_stop", "message_delta", "message_stop"]
+    assert all(json.loads(event[1][6:])["type"] == event[0][7:] for event in events[:-1])
+    status, refused, _ = ask(server, "/v1/messages", max_tokens=1)
+    assert (status, refused["type"], set(refused["error"])) == (400, "error", {"type", "message"})
+    assert ask(server, "/v1/messages", headers=headers)[0] == 400  # without max_tokens
+    whole = ask(server, "/v1/messages", headers=headers, max_tokens=1)[1]
+    assert (whole["type"], whole["stop_reason"]) == ("message", "max_tokens")
+    assert set(whole["usage"]) == {"input_tokens", "output_tokens"}
+
+
+def test_chats_are_in_ollamas_format(server: ModelServer) -> None:
+    """A stream is what comes unless it is refused, one document a line."""
+    body = json.dumps({"model": "sim", "messages": [{"role": "user", "content": "hi"}]})
+    with closing(http.client.HTTPConnection(server.netloc, timeout=10)) as connection:
+        connection.request("POST", "/api/chat", body)
+        response = connection.getresponse()
+        lines = [json.loads(line) for line in response.read().splitlines()]
+
+    assert response.headers["Content-Type"] == "application/x-ndjson"
+    assert [line["done"] for line in lines] == [False] * 8 + [True]
+    assert (lines[-1]["eval_count"], lines[-1]["done_reason"]) == (8, "stop")
+    assert ask(server, "/api/chat", stream=False)[1]["done"] is True
+    assert set(ask(server, "/api/chat", model="no")[1]) == {"error"}
+    assert ask(server, "/api/tags", method="GET")[1]["models"][0]["name"] == "sim"
+
+
+def test_azures_paths_name_the_model(server: ModelServer) -> None:
+    """The deployment is the model, script included, and api-version is a must."""
+    path = "/openai/deployments/sim%3A418/chat/completions"
+
+    assert ask(server, path + "?api-version=1", model="other")[0] == 418
+    assert ask(server, path)[0] == 404
+
+
+def test_embeddings_are_in_each_format(server: ModelServer) -> None:
+    """OpenAI's documents number their vectors; Ollama's are plain lists."""
+    given = {"input": ["a", "b"], "dimensions": 2}
+    status, document, _ = ask(server, "/v1/embeddings", **given)
+    packed = ask(server, "/v1/embeddings", encoding_format="base64", **given)[1]
+    plain = ask(server, "/api/embed", **given)[1]
+
+    assert (status, document["object"]) == (200, "list")
+    assert [item["index"] for item in document["data"]] == [0, 1]
+    assert [len(item["embedding"]) for item in packed["data"]] == [12, 12]
+    assert plain["embeddings"] == [item["embedding"] for item in document["data"]]
+    assert document["usage"] == {"prompt_tokens": 2, "total_tokens": 2}
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        ({"input": ""}, "empty"),
+        ({"input": []}, "empty"),
+        ({"input": [1]}, "list of strings"),
+        ({"input": ["a"] * 2_049}, "2048"),
+        ({"input": "a", "dimensions": 0}, "dimensions"),
+        ({"input": "a", "model": "sim:frob"}, "'frob'"),
+    ],
+)
+def test_embeddings_of_nothing_are_refused(
+    server: ModelServer, body: dict[str, Any], words: str
+) -> None:
+    """What has no vector has a named answer."""
+    status, document, _ = ask(server, "/v1/embeddings", **body)
+
+    assert (status, words in document["error"]["message"]) == (400, True)
+
+
+def test_tools_are_called_in_turn(server: ModelServer) -> None:
+    """The first one, the one that must be called, none after a result or on request."""
+    tools = [{"type": "function", "function": {"name": name}} for name in ("f", "g")]
+
+    def called(**more: Any) -> list[str]:
+        message = ask(server, tools=tools, **more)[1]["choices"][0]["message"]
+        return [call["function"]["name"] for call in message.get("tool_calls") or ()]
+
+    assert called() == ["f"]
+    assert called(tool_choice={"type": "function", "function": {"name": "g"}}) == ["g"]
+    assert called(tool_choice="none") == []
+    assert called(messages=[{"role": "tool", "content": "done"}]) == []
+
+
 def test_150_streams_run_beside_each_other() -> None:
     """150 clients of one gevent process stream at once and get exact text."""
     script = """

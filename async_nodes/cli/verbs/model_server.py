@@ -1,4 +1,4 @@
-"""``async-nodes model-server``: the simulated OpenAI-compatible model."""
+"""``async-nodes model-server``: the simulated model."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from async_nodes.cli.language import tr
 
 
 @click.command(
-    help=tr("Run the simulated OpenAI-compatible model.", "启动模拟的 OpenAI 兼容模型服务。"),
+    help=tr("Run the simulated model server.", "启动模拟的模型服务。"),
     # Its options, --help included, are its own.
     context_settings={"ignore_unknown_options": True, "help_option_names": []},
     add_help_option=False,

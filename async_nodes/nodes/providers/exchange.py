@@ -89,7 +89,7 @@ class Call:
     """Hold one HTTP request to a provider: a POST with a JSON body."""
 
     url: str
-    headers: dict[str, str]
+    headers: dict[str, str] = field(repr=False)
     body: dict[str, Any]
 
 
