@@ -11,6 +11,7 @@ from async_nodes.core.ids import IdSource
 from async_nodes.dispatch.submit import Submitter
 from async_nodes.nodes import Registry
 from async_nodes.settings import Settings
+from async_nodes.storage.controls import Admission
 from async_nodes.storage.redis_store import RedisStore
 
 
@@ -23,6 +24,7 @@ class Services:
         hub: the events of watched tasks.
         ids: recognises ids of ours.
         submitter: accepts tasks.
+        admission: what the submitter asks whether a queue or node takes new ones.
         clock: seconds since 1970; what the age of an id is compared with.
 
     """
@@ -31,6 +33,7 @@ class Services:
     hub: Hub
     ids: IdSource
     submitter: Submitter
+    admission: Admission
     clock: Callable[[], float] = time.time
 
     @classmethod
@@ -50,7 +53,9 @@ class Services:
 
         """
         ids = store.id_source()
-        return cls(store, hub, ids, Submitter(store, ids, nodes, settings, clock), clock)
+        admission = Admission.over(store)
+        submitter = Submitter(store, ids, nodes, settings, clock, admit=admission.check)
+        return cls(store, hub, ids, submitter, admission, clock)
 
 
 Provider = Callable[[], Services]

@@ -66,6 +66,10 @@ def _to_the_second(seconds: int) -> str:
     return iso(seconds * 1000).partition(".")[0]
 
 
+def _anything(_list_name: str, _node: str) -> None:
+    return None
+
+
 class Submitter:
     """Accept tasks.
 
@@ -77,6 +81,7 @@ class Submitter:
         clock: seconds since 1970; what a deadline is compared with.
         base: what the links of a record begin with, for an app that is mounted elsewhere than at
             the root.
+        admit: refuses what is not let in, by its list and its node.
 
     """
 
@@ -89,6 +94,7 @@ class Submitter:
         clock: Callable[[], float] = time.time,
         *,
         base: str = "",
+        admit: Callable[[str, str], None] = _anything,
     ) -> None:
         self._store = store
         self._ids = ids
@@ -96,6 +102,7 @@ class Submitter:
         self._default_timeout_ms = round(settings.soft_time_limit * 1000)
         self._clock = clock
         self._base = base
+        self._admit = admit
 
     def submit(
         self,
@@ -117,15 +124,16 @@ class Submitter:
 
         Raises:
             AsyncNodesError: ``not_json``, ``invalid_request``, ``invalid_inputs``,
-                ``unknown_node``, ``idempotency_mismatch``; ``store_unavailable`` when nothing
-                was accepted; ``outcome_unknown`` with ``task_id``.
+                ``unknown_node``, ``idempotency_mismatch``, ``draining``; ``store_unavailable``
+                when nothing was accepted; ``outcome_unknown`` with ``task_id``.
 
         """
         now_ms = int(self._clock() * 1000)
         request = parse(raw, self._registry, now_ms=now_ms)
+        self._let_in(request)
         submission = self._composed(
             request,
-            now_ms,
+            self._ids.make(now_ms),
             tenant=tenant,
             key=idempotency_key,
             traceparent=traceparent,
@@ -158,6 +166,8 @@ class Submitter:
         """
         now_ms = int(self._clock() * 1000)
         travelling = current().to_headers() if scope is None else scope
+        # Of one millisecond, in order: lists go by time and then by id.
+        ids = iter(sorted(self._ids.make(now_ms) for _ in items))
         answers: list[Submitted | AsyncNodesError | None] = []
         asked: list[Submission] = []
         for index, raw in enumerate(items):
@@ -165,6 +175,7 @@ class Submitter:
                 time.sleep(0)  # in a process of many greenlets the others have their turn
             try:
                 request, own_key = parse_item(raw, self._registry, now_ms=now_ms)
+                self._let_in(request)
             except AsyncNodesError as error:
                 answers.append(error)
                 continue
@@ -173,7 +184,7 @@ class Submitter:
             asked.append(
                 self._composed(
                     request,
-                    now_ms,
+                    next(ids),
                     tenant=tenant,
                     key=key,
                     traceparent=traceparent,
@@ -208,9 +219,10 @@ class Submitter:
         now_ms = int(self._clock() * 1000)
         original = again.original_of(document)
         request = again.revised(original, raw, self._registry, now_ms=now_ms)
+        self._let_in(request)
         submission = self._composed(
             request,
-            now_ms,
+            self._ids.make(now_ms),
             tenant=tenant,
             key=idempotency_key,
             traceparent=traceparent,
@@ -219,12 +231,16 @@ class Submitter:
         )
         return _submitted(self._store.submit(submission))
 
+    def _let_in(self, request: SubmitRequest) -> None:
+        spec = request.spec
+        self._admit(list_of(spec.kind, request.priority), spec.name)
+
     def _composed(
-        self, request: SubmitRequest, now_ms: int, *, tenant: str, key: str, **more: Any
+        self, request: SubmitRequest, task_id: str, *, tenant: str, key: str, **more: Any
     ) -> Submission:
         return compose(
             request,
-            task_id=self._ids.make(now_ms),
+            task_id=task_id,
             tenant=tenant,
             default_timeout_ms=self._default_timeout_ms,
             idempotency=digest_of_key(tenant, key) if key else "",
