@@ -67,6 +67,7 @@ def test_a_response_format_is_sent_as_it_is_or_translated() -> None:
     given = {"type": "json_schema", "json_schema": inner}
 
     assert body("openai", response_format=given)["response_format"] == given
+    assert body("qwen", response_format=given)["response_format"] == given
     assert body("ollama", response_format=given)["format"] == SCHEMA
     assert body("ollama", response_format={"type": "json_object"})["format"] == "json"
     assert "response_format" not in body("openai", response_format={"type": "text"})

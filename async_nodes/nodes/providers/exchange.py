@@ -22,7 +22,6 @@ Provider = Literal[
     "mistral",
     "groq",
     "openrouter",
-    "together",
     "xai",
 ]
 

@@ -104,7 +104,6 @@ PRESETS: dict[Provider, Preset] = {
     "mistral": Preset(base_url="https://api.mistral.ai/v1"),
     "groq": Preset(base_url="https://api.groq.com/openai/v1", knows_schema=False),
     "openrouter": Preset(base_url="https://openrouter.ai/api/v1"),
-    "together": Preset(base_url="https://api.together.xyz/v1"),
     "xai": Preset(base_url="https://api.x.ai/v1"),
 }
 
