@@ -25,6 +25,7 @@ from async_nodes.core.states import NodeState
 from async_nodes.dispatch.messages import DISPATCH_HEADER
 from async_nodes.execution import endings
 from async_nodes.execution.attempt import Executor, ended_by, run_attempt
+from async_nodes.execution.introspection import no_counts
 from async_nodes.execution.plain_host import CANCEL_SIGNAL, PlainHost
 from async_nodes.execution.process import new_fence, plain_executor
 
@@ -39,7 +40,9 @@ _log = logging.getLogger(__name__)
 CANCEL_GRACE = 0.6
 NO_LEASE_TRIES, NO_LEASE_PAUSE = 50, 0.2
 NICENESS = 5
-ENDED = "the task has ended"
+ENDED, NOT_ENDED = "the task has ended", "the task has not ended"
+BEGUN = (ENDED, NOT_ENDED)
+"""What a child answers that has run something; else it says why there was nothing to run."""
 
 MAINTAIN_EVERY = 0.1
 """Seconds between two looks for dead children.
@@ -75,7 +78,7 @@ class Child:
             if isinstance(answer, Claim):
                 ended = ended_by(run_attempt(executor, answer))
                 host.leave_if_asked()
-                return ENDED if ended else "not ended"
+                return ENDED if ended else NOT_ENDED
             if answer.why != "no_lease":
                 return answer.why
             time.sleep(NO_LEASE_PAUSE)
@@ -106,6 +109,11 @@ class CpuPool:
         self._effects = effects
         self._worker = worker
         self._draining = False
+        self.taken = no_counts()
+
+    def count(self, queue: str) -> None:
+        """Count a task that a child began, by the Celery queue it came by."""
+        self.taken[queue.partition(".")[2]] += 1
 
     def known(self) -> set[str]:
         """Return the ids of the tasks that this worker or a child of it has."""
@@ -246,8 +254,12 @@ class CpuRequest(Request):
         def on_success(self: Any, failed__retval__runtime: Any, **given: Any) -> Any:
             result = theirs(self, failed__retval__runtime, **given)
             failed, returned, _ = failed__retval__runtime
-            if _pool is not None and not failed and ENDED in str(returned):
-                _pool.child_ended(self.id)
+            if _pool is not None and not failed:
+                said = str(returned)
+                if any(word in said for word in BEGUN):
+                    _pool.count(self.delivery_info["routing_key"])
+                if ENDED in said:
+                    _pool.child_ended(self.id)
             return result
 
         cls.on_success = on_success
@@ -281,6 +293,8 @@ class CpuRequest(Request):
 
     def _done(self) -> None:
         """Forget the message: what happens next is in the record, with a message of its own."""
+        if _pool is not None:
+            _pool.count(self.delivery_info["routing_key"])
         task_ready(self)
         if not self.acknowledged:
             self.acknowledge()

@@ -24,6 +24,7 @@ from async_nodes.core.states import NodeState
 from async_nodes.dispatch.messages import DISPATCH_HEADER
 from async_nodes.execution import isolated
 from async_nodes.execution.attempt import Executor, ended_by, run_attempt
+from async_nodes.execution.introspection import no_counts
 from async_nodes.execution.process import new_fence
 from async_nodes.execution.signals import FenceLost, Released
 
@@ -93,6 +94,7 @@ class IoPool:
         self._running: dict[str, Running] = {}
         self._draining = False
         self._drained = Event()
+        self.taken = no_counts()
         self._hub = get_hub()
         self.intake: Intake | None = None
         self.pulse = Pulse()
@@ -180,6 +182,7 @@ class IoPool:
         """Run a claim to its end in the calling greenlet."""
         running = Running(claim, gevent.getcurrent(), time.monotonic())
         self._running[claim.task_id] = running
+        self.taken[claim.list_name] += 1
         try:
             ended = self._run_isolated(running) if claim.suspect else self._run_here(running)
         except (TaskCancelled, AttemptTimeout, Released, FenceLost):

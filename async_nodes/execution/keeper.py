@@ -50,6 +50,10 @@ class Loop(Protocol):
     last_turn: float
 
 
+def _nothing(_stalls: int) -> bytes:
+    return b""
+
+
 class Keeper:
     """Keep one worker's promise.
 
@@ -61,11 +65,12 @@ class Keeper:
         known: returns the ids of all tasks the worker has; called from the keeper's thread.
         on_lease_lost: told that the worker's tasks were given away.
         on_ended: told of tasks that ended without a worker, for their compensation.
+        info: composes what the worker says of itself, given how often its event loop stood still.
         loop: the event loop to watch, or None.
 
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what it watches, and whom it tells
         self,
         *,
         store: RedisStore,
@@ -75,6 +80,7 @@ class Keeper:
         known: Callable[[], Collection[str]],
         on_lease_lost: Callable[[], None],
         on_ended: Callable[[Sequence[str]], None],
+        info: Callable[[int], bytes] = _nothing,
         loop: Loop | None = None,
     ) -> None:
         self._store = store
@@ -86,6 +92,8 @@ class Keeper:
         self._unknown: set[str] = set()
         self._on_lease_lost = on_lease_lost
         self._on_ended = on_ended
+        self._info = info
+        self._stalls = 0
         self._loop = loop
         self._watched = _get_ident()
         self._stopping = False
@@ -109,7 +117,7 @@ class Keeper:
             StoreUnavailable: Redis does not answer; a worker without a lease must not start.
 
         """
-        self._store.register(self._worker)
+        self._store.register(self._worker, self._info(self._stalls))
         self._renewed_at = self._last_tick = time.monotonic()
         _start_thread(self._run, ())
 
@@ -184,12 +192,13 @@ class Keeper:
         self._unknown = unknown
 
     def _renew(self, now: float) -> None:
-        if self._store.renew(self._worker, self._held()):
+        info = self._info(self._stalls)
+        if self._store.renew(self._worker, self._held(), info):
             self._renewed_at = now
             return
         say("the lease was lost: its tasks run elsewhere now")
         self._on_lease_lost()
-        self._store.register(self._worker)
+        self._store.register(self._worker, info)
         self._renewed_at = now
 
     def _tell(self, ended: Sequence[str]) -> None:
@@ -215,6 +224,7 @@ class Keeper:
         claim = self._culprit()
         if not self._reported:
             self._reported = True
+            self._stalls += 1
             say(f"the event loop stands still for {stalled:.1f} s in {_named(claim)}")
         if stalled >= _patience(claim):
             self._replace(claim, stalled)
