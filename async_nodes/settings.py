@@ -17,10 +17,11 @@ import re
 from collections.abc import Callable, Iterable, Mapping, MutableMapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from types import MappingProxyType
+from types import MappingProxyType, SimpleNamespace
 from typing import Any, Final
 
 from async_nodes.core.errors import AsyncNodesError
+from async_nodes.core.files import FileLimits
 from async_nodes.core.log_levels import LEVELS
 from async_nodes.core.redacted import without_secrets
 from async_nodes.core.redis_urls import is_redis, kombu_url, redis_py_url
@@ -68,6 +69,8 @@ OUR_TYPES: Final[Mapping[str, type]] = {
     "ASYNC_NODES_API_KEY_FILE": str,
     "ASYNC_NODES_DATA_DIR": str,
     "ASYNC_NODES_EGRESS_ALLOW": tuple,
+    "ASYNC_NODES_FILES_MAX_BYTES": int,
+    "ASYNC_NODES_FILE_MAX_BYTES": int,
     "ASYNC_NODES_HOST": str,
     "ASYNC_NODES_IMPORTS": tuple,
     "ASYNC_NODES_KEY_PREFIX": str,
@@ -104,6 +107,7 @@ class Settings:
             an upgrade process by process, the one of the release before.
         shutdown_seconds: how long a stopping worker waits for its running tasks.
         egress_allow: ``host:port`` entries that nodes may call though they are not public.
+        file_max_bytes, files_max_bytes: bytes that one file, and all files of a tenant, may have.
         key_prefix: what every Redis key begins with.
         metrics_port: where workers serve ``/metrics``; None for nowhere.
         api_key: the one key, or None: loopback only.
@@ -123,6 +127,8 @@ class Settings:
     write_schema: int | None = None
     shutdown_seconds: float = 20.0
     egress_allow: tuple[str, ...] = ()
+    file_max_bytes: int = 64 << 20
+    files_max_bytes: int = 1 << 30
     key_prefix: str = "an"
     metrics_port: int | None = None
     api_key: str | None = field(default=None, repr=False)
@@ -164,6 +170,11 @@ class Settings:
     def broker_url(self) -> str:
         """Return the broker's address in kombu's spelling."""
         return str(self.celery.get("broker_url") or DEFAULT_BROKER_URL)
+
+    @property
+    def file_limits(self) -> FileLimits:
+        """Return what files may take."""
+        return FileLimits(self.file_max_bytes, self.files_max_bytes)
 
     @property
     def store_url(self) -> str:
@@ -222,6 +233,11 @@ def is_host_and_port(value: str) -> bool:
     return found is not None and int(found[1]) > 0 and is_port(int(found[1]))
 
 
+def is_size(value: object) -> bool:
+    """Tell whether ``value`` is a number of bytes, up to 1 TiB."""
+    return type(value) is int and 1 <= value <= 1 << 40
+
+
 def is_module_name(value: str) -> bool:
     """Tell whether ``value`` can be imported by that name."""
     return all(part.isidentifier() for part in value.split("."))
@@ -237,6 +253,8 @@ RULES: Final[tuple[tuple[str, Callable[[Any], bool], str], ...]] = (
     ("shutdown_seconds", lambda v: 0 <= v <= 86_400, "must be 0 to 86400"),  # noqa: PLR2004
     ("transport", lambda v: v in {"fast", "stock"}, "must be fast or stock"),
     ("task_log_level", lambda v: v in LEVELS, f"must be one of {', '.join(LEVELS)}"),
+    ("file_max_bytes", is_size, "must be 1 to 1099511627776 bytes"),
+    ("files_max_bytes", is_size, "must be 1 to 1099511627776 bytes"),
     (
         "egress_allow",
         lambda v: all(map(is_host_and_port, v)),

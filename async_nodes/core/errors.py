@@ -235,8 +235,7 @@ _TABLE: tuple[tuple[str, int, bool, str, str, str, str], ...] = (
         True,
         "There is no room for further files",
         "文件存储空间已满",
-        "Delete files that are no longer needed, wait for some to expire, or raise "
-        "ASYNC_NODES_FILES_MAX_BYTES.",
+        "Delete some, wait for some to expire, or raise ASYNC_NODES_FILES_MAX_BYTES.",
         "请删除不再需要的文件,等待其过期,或调大 ASYNC_NODES_FILES_MAX_BYTES。",
     ),
     (

@@ -2,7 +2,8 @@
 
 An id is ``t_`` and 26 characters of Crockford's base 32, 130 bits: 48 bits of milliseconds,
 10 bits of shard, 52 random bits and a 20-bit MAC. A valid MAC on an id without a record means
-that we issued it and no longer keep it (410); any other id never was ours (404).
+that we issued it and no longer keep it (410); any other id never was ours (404). Ids of files are
+made in the same way, with another tag in front, which the MAC covers.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import secrets
 from collections.abc import Callable
 from hashlib import blake2s
 
+TASK = "t"
 ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 PATTERN = re.compile(r"t_[0-9A-HJKMNP-TV-Z]{26}", re.ASCII)
 _LENGTH, _MAC_BITS, _RANDOM_BITS, _SHARD_BITS, _TIME_BITS = 26, 20, 52, 10, 48
@@ -25,35 +27,53 @@ class IdSource:
     Args:
         secret: 16 bytes or more.
         random_bits: source of randomness, injected by tests.
+        tag: what the ids begin with.
 
     """
 
-    def __init__(self, secret: bytes, random_bits: Callable[[int], int] = secrets.randbits) -> None:
+    def __init__(
+        self,
+        secret: bytes,
+        random_bits: Callable[[int], int] = secrets.randbits,
+        *,
+        tag: str = TASK,
+    ) -> None:
         self._secret = secret
         self._random_bits = random_bits
+        self._tag = tag
+        self._person = b"" if tag == TASK else tag.encode()
+
+    def tagged(self, tag: str) -> IdSource:
+        """Return the maker of ids of another tag, with the same secret."""
+        return IdSource(self._secret, self._random_bits, tag=tag)
 
     def make(self, now_ms: int, *, shard: int = 0) -> str:
-        """Return a new id for a task accepted at `now_ms` on a shard."""
+        """Return a new id for what was accepted at `now_ms` on a shard."""
         body = (now_ms & ((1 << _TIME_BITS) - 1)) << _SHARD_BITS | shard
         body = body << _RANDOM_BITS | self._random_bits(_RANDOM_BITS)
-        return "t_" + _encode(body << _MAC_BITS | self._mac(body))
+        return f"{self._tag}_" + _encode(body << _MAC_BITS | self._mac(body))
 
     def issued(self, task_id: str) -> bool:
         """Tell whether the id carries our MAC."""
-        if not PATTERN.fullmatch(task_id):
+        if not well_formed(task_id, self._tag):
             return False
         number = _decode(task_id)
         body, mac = number >> _MAC_BITS, number & ((1 << _MAC_BITS) - 1)
         return hmac.compare_digest(mac.to_bytes(3, "big"), self._mac(body).to_bytes(3, "big"))
 
     def _mac(self, body: int) -> int:
-        digest = blake2s(body.to_bytes(14, "big"), key=self._secret[:32], digest_size=4).digest()
+        digest = blake2s(
+            body.to_bytes(14, "big"), key=self._secret[:32], digest_size=4, person=self._person
+        ).digest()
         return int.from_bytes(digest, "big") >> (32 - _MAC_BITS)
 
 
-def well_formed(task_id: str) -> bool:
+def well_formed(task_id: str, tag: str = TASK) -> bool:
     """Tell whether a text has the shape of an id, without knowing whether it is one."""
-    return PATTERN.fullmatch(task_id) is not None
+    if tag == TASK:
+        return PATTERN.fullmatch(task_id) is not None
+    head, _, rest = task_id.partition("_")
+    return head == tag and PATTERN.fullmatch(f"{TASK}_{rest}") is not None
 
 
 def made_at(task_id: str) -> int:

@@ -23,6 +23,7 @@ from pathlib import PurePath
 from typing import Any, Final, NoReturn
 
 from async_nodes.core.errors import AsyncNodesError
+from async_nodes.core.files import Reference
 
 __all__ = ["dumps", "loads", "pointer_to"]
 
@@ -299,6 +300,7 @@ def dumps(value: object, *, max_depth: int = MAX_DEPTH) -> bytes:
     * ``datetime``, ``date``, ``time`` → ISO 8601, UTC as ``Z``
     * ``Decimal``, ``UUID``, paths → string (a number would lose digits of a Decimal)
     * enum members → their value
+    * files → a reference, see `core.files`
 
     Everything else is refused, because a guess would lose something silently: ``NaN`` and the
     infinities, ``set`` (no order: sort it), ``bytes`` (encode them, for example as base64), keys
@@ -348,6 +350,7 @@ def _decimal(number: Decimal) -> str:
 
 _CONVERSIONS: Final[tuple[tuple[Any, Any], ...]] = (
     (enum.Enum, lambda member: member.value),
+    (Reference, lambda file: file.reference()),
     ((dt.datetime, dt.time), _iso),
     (dt.date, dt.date.isoformat),
     (Decimal, _decimal),

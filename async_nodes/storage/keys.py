@@ -24,6 +24,15 @@ them. With the default prefix ``an``:
 | an:{0}:feed | string | 60 s | feed | somebody follows many tasks, and all is noted since (ms) |
 | an:{0}:feed:<tenant> | stream | 10 min, newest 10,000 | every script | changes of state, while followed |
 | an:{0}:u:<tenant>:<yyyymmdd> | hash | 400 days | finish | usage of a day (UTC): "<node>/<name>" -> total |
+| an:{0}:b:<tenant>:<name> | string | as its node says, at most 30 days | nodes | bytes that nodes keep, such as an index |
+| an:{0}:file:<tenant>:<id> | hash | until it expires | file_commit, file_keep | a file: name, type, size, sha256, times |
+| an:{0}:part:<tenant>:<id> | hash | like its file; 2 min while it arrives | file_part | a file's content: number -> 256 KiB |
+| an:{0}:files:<tenant> | zset | ever | file_commit | ids of files by their text, which is by time |
+| an:{0}:fileend:<tenant> | zset | ever | file_… | ids of files, arriving ones too, by the end of their life |
+| an:{0}:filesize:<tenant> | hash | ever | file_… | what files take: id -> bytes, "total" |
+| an:{0}:filekey:<tenant>:<sha> | string | like its file | file_commit | "<id> <fingerprint>" of an upload's Idempotency-Key |
+| an:{0}:schedule:<tenant>:<name> | hash | until it is deleted | schedule, fire | a schedule: definition, version, the tick it waits for, what it has done |
+| an:{0}:schedules:<tenant> | zset | ever | schedule | names of schedules, by name |
 | an:{0}:schema | zset | ever | every process | "records": the highest schema that was written |
 | an:{0}:gate | hash | ever | dispatch, claim | messages out per "<list>:<tenant>" (only with a limit) |
 | an:{0}:park:<list>:<tenant> | list | ever | dispatch, claim | ids parked at the gate |
@@ -155,6 +164,26 @@ class Keys:
     def usage(self, tenant: str, day: str) -> str:
         """Return the key of a day's usage totals; the day is ``yyyymmdd`` in UTC."""
         return f"{self.base}u:{tenant}:{day}"
+
+    def blob(self, tenant: str, name: str) -> str:
+        """Return the key of bytes that a tenant's nodes keep."""
+        return f"{self.base}b:{tenant}:{name}"
+
+    def file(self, tenant: str, file_id: str) -> str:
+        """Return the key of what a file is."""
+        return f"{self.base}file:{tenant}:{file_id}"
+
+    def parts(self, tenant: str, file_id: str) -> str:
+        """Return the key of a file's content."""
+        return f"{self.base}part:{tenant}:{file_id}"
+
+    def schedule(self, tenant: str, name: str) -> str:
+        """Return the key of a schedule."""
+        return f"{self.base}schedule:{tenant}:{name}"
+
+    def schedules(self, tenant: str) -> str:
+        """Return the key of a tenant's schedules' names."""
+        return f"{self.base}schedules:{tenant}"
 
     @property
     def schema(self) -> str:

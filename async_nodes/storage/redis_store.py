@@ -32,7 +32,7 @@ from async_nodes.core.ports import (
 from async_nodes.core.priority import LISTS
 from async_nodes.core.states import NodeState
 from async_nodes.storage import layout
-from async_nodes.storage.commit import Committer, Link, verdict_of
+from async_nodes.storage.commit import Committer, DirectCommit, Link, verdict_of
 from async_nodes.storage.commit import run as run_script
 from async_nodes.storage.keys import Keys
 from async_nodes.storage.redis_errors import OutcomeUnknown, StoreUnavailable
@@ -463,6 +463,17 @@ class RedisStore:
         """Return the ids of a tenant's tasks that could not be done, newest first."""
         members = self.link.call("ZREVRANGE", self.keys.dead(tenant), 0, -1)
         return [member.decode() for member in members]
+
+    def beside(self, link: Link) -> RedisStore:
+        """Return the same store on another connection: that of another thread."""
+        return RedisStore(
+            link=link,
+            committer=DirectCommit(link, self._scripts, self.keys.base),
+            keys=self.keys,
+            scripts=self._scripts,
+            lease_seconds=self._lease_ms / 1000,
+            patience=self._patience,
+        )
 
     def id_source(self) -> IdSource:
         """Return the maker of task ids, whose secret all processes share."""
