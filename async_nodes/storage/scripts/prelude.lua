@@ -446,6 +446,31 @@ local function accept(id, tenant, list, private, tail, inputs_at, inputs_len, de
   return {'ok', 1, now}
 end
 
+-- Files: what they take counts from the first piece on, until they are deleted or their time is over.
+-- Redis drops the content by itself then; what is counted is put right whenever files are touched.
+local function forget_file(tenant, id)
+  local file, sizes = B .. 'file:' .. tenant .. ':' .. id, B .. 'filesize:' .. tenant
+  local size, key = redis.call('HGET', sizes, id), redis.call('HGET', file, 'key')
+  -- First what frees memory: Redis before 7.0 lets the rest pass then, however full it is.
+  redis.call('UNLINK', file, B .. 'part:' .. tenant .. ':' .. id)
+  if key and key ~= '' then redis.call('DEL', B .. 'filekey:' .. tenant .. ':' .. key) end
+  redis.call('ZREM', B .. 'files:' .. tenant, id)
+  redis.call('ZREM', B .. 'fileend:' .. tenant, id)
+  if size then
+    redis.call('HDEL', sizes, id)
+    redis.call('HINCRBY', sizes, 'total', '-' .. size)
+  end
+end
+local function tidy_files(tenant)
+  local over = redis.call('ZRANGEBYSCORE', B .. 'fileend:' .. tenant, '-inf', now, 'LIMIT', 0, 50)
+  for _, id in ipairs(over) do forget_file(tenant, id) end
+end
+local function file_of(tenant, id)
+  local found = redis.call('HMGET', B .. 'file:' .. tenant .. ':' .. id, 'name', 'type', 'size',
+    'sha256', 'at', 'end', 'ttl')
+  return found[1] and found or {}
+end
+
 local function each(stride, handle)
   local verdicts = {}
   for first = 1, #ARGV, stride do
