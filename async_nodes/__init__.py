@@ -16,6 +16,7 @@ from async_nodes.core.retry import RetryPolicy
 from async_nodes.version import __version__
 
 if TYPE_CHECKING:
+    from async_nodes.access.mount import blueprint
     from async_nodes.core.context import ScopeContext
     from async_nodes.nodes.context import NodeContext
     from async_nodes.nodes.spec import node
@@ -28,10 +29,12 @@ __all__ = [
     "ScopeContext",
     "TerminalError",
     "__version__",
+    "blueprint",
     "node",
 ]
 
 _LAZY = {
+    "blueprint": "async_nodes.access.mount",
     "NodeContext": "async_nodes.nodes.context",
     "ScopeContext": "async_nodes.core.context",
     "node": "async_nodes.nodes.spec",

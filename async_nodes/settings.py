@@ -166,6 +166,14 @@ class Settings:
         }
         return cls(celery=MappingProxyType(celery), **limits, **our_fields(values, environ))
 
+    @classmethod
+    def for_host(cls, environ: Mapping[str, str] = os.environ) -> Settings:
+        """Read the settings inside an app that is not ours: from the environment alone.
+
+        A module named ``settings`` is that app's own business. Raises what `load` raises.
+        """
+        return cls.load(environ, SimpleNamespace())
+
     @property
     def broker_url(self) -> str:
         """Return the broker's address in kombu's spelling."""

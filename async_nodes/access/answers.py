@@ -137,7 +137,7 @@ def wait_until(
 
 def link(task_id: str) -> str:
     """Return the address of a task."""
-    return f"/v1/tasks/{task_id}"
+    return f"{g.base}/v1/tasks/{task_id}"
 
 
 def in_json(

@@ -7,11 +7,12 @@ is counted, and a line is logged for problems and for what was slow.
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
 from time import perf_counter
 from typing import Any, Final
 from urllib.parse import quote
 
-from flask import Flask, Response, g, request
+from flask import Blueprint, Flask, Response, g, request
 from redis.exceptions import ResponseError
 from werkzeug.exceptions import HTTPException, MethodNotAllowed
 
@@ -29,8 +30,8 @@ from async_nodes.access import (
     routes,
     usage,
 )
+from async_nodes.access.events import Events
 from async_nodes.access.guard import OPEN_PATHS, Guard
-from async_nodes.access.hub import Hub
 from async_nodes.access.lane_handover import left_in
 from async_nodes.access.services import Provider, Services
 from async_nodes.core.errors import AsyncNodesError
@@ -48,7 +49,7 @@ log = logging.getLogger(__name__)
 
 
 def create_app(
-    settings: Settings, store: RedisStore, hub: Hub, *, nodes: Registry | None = None
+    settings: Settings, store: RedisStore, hub: Events, *, nodes: Registry | None = None
 ) -> Flask:
     """Return the app over an open store.
 
@@ -78,30 +79,43 @@ def build_app(settings: Settings, provider: Provider, *, nodes: Registry) -> Fla
 
     """
     app = Flask("async_nodes", static_folder=None)
-    # One more than is allowed: Werkzeug cuts a chunked body at its bound without a word.
-    app.config["MAX_CONTENT_LENGTH"] = MAX_REQUEST + 1
     app.url_map.strict_slashes = False
     app.url_map.merge_slashes = False
-    guard = Guard(settings)
+    equip(app, Guard(settings))
+    for area in areas(settings, provider, nodes):
+        app.register_blueprint(area)
+    return app
 
-    @app.before_request
+
+def areas(settings: Settings, provider: Provider, nodes: Registry) -> Iterator[Blueprint]:
+    """Yield the routes, one blueprint per area."""
+    for area in (routes, batch, listing, results, retries, feed, logs, dead_letters, usage):
+        yield area.blueprint(provider)
+    yield ops.blueprint(settings, provider, nodes)
+
+
+def equip(target: Flask | Blueprint, guard: Guard, *, base: str = "") -> None:
+    """Put around the routes of an app, or of a part of one, what is done for every request.
+
+    Args:
+        target: the app, or the blueprint that is mounted into another one.
+        guard: sees who sends a request.
+        base: what our addresses begin with.
+
+    """
+
+    @target.before_request
     def begin() -> None:
+        # One more than is allowed: Werkzeug cuts a chunked body at its bound without a word.
+        request.max_content_length = MAX_REQUEST + 1
+        g.base = base
         _begin(guard)
 
-    app.after_request(_end)
-    app.register_error_handler(AsyncNodesError, _problem)
-    app.register_error_handler(HTTPException, _http_problem)
-    app.register_error_handler(ResponseError, _redis_problem)
-    app.register_error_handler(Exception, _unexpected)
-    app.register_blueprint(routes.blueprint(provider))
-    for area in (batch, listing, results, retries):
-        app.register_blueprint(area.blueprint(provider))
-    app.register_blueprint(feed.blueprint(provider))
-    app.register_blueprint(logs.blueprint(provider))
-    app.register_blueprint(dead_letters.blueprint(provider))
-    app.register_blueprint(usage.blueprint(provider))
-    app.register_blueprint(ops.blueprint(settings, provider, nodes))
-    return app
+    target.after_request(_end)
+    target.register_error_handler(AsyncNodesError, _problem)
+    target.register_error_handler(HTTPException, _http_problem)
+    target.register_error_handler(ResponseError, _redis_problem)
+    target.register_error_handler(Exception, _unexpected)
 
 
 def _begin(guard: Guard) -> None:
@@ -114,13 +128,14 @@ def _begin(guard: Guard) -> None:
         g.traceparent = negotiate.traceparent(headers.get("traceparent"))
     else:  # by the fast lane, which has told the store of these names
         g.started, g.request_id, g.traceparent = begun.started, begun.request_id, begun.traceparent
-    if request.path in OPEN_PATHS:
+    if request.path.removeprefix(g.base) in OPEN_PATHS:
         return
     guard.check_origin(
         host=headers.get("Host"),
         origin=headers.get("Origin"),
         fetch_site=headers.get("Sec-Fetch-Site"),
     )
+    guard.check_sender(request.remote_addr)
     g.tenant = guard.tenant(headers.get("Authorization"))
 
 
@@ -135,7 +150,9 @@ def _end(response: Response) -> Response:
     seconds = perf_counter() - g.started
     metrics.request_duration(route, _method(), str(response.status_code)).observe(seconds)
     slow = seconds - g.get("waited", 0.0) > SLOW_SECONDS
-    probed = request.path in OPEN_PATHS  # every second or so, and it tells its asker
+    probed = (
+        request.path.removeprefix(g.base) in OPEN_PATHS
+    )  # every second or so, and it tells its asker
     if (response.status_code >= 400 or slow) and not probed:  # noqa: PLR2004 - the first error
         note(
             _method(),
@@ -203,7 +220,11 @@ def _problem(error: AsyncNodesError) -> Response:
     g.problem = error.code
     tongue = negotiate.language(request.headers.get("Accept-Language"))
     members = problems.document(
-        error, language=tongue, path=request.path, trace_id=g.traceparent[3:35]
+        error,
+        language=tongue,
+        path=request.path,
+        trace_id=g.traceparent[3:35],
+        base=g.base,
     )
     return Response(
         problems.encode(members),

@@ -84,7 +84,7 @@ def _accepted(index: int, done: Submitted) -> str:
 def _refused(index: int, error: AsyncNodesError, tongue: str) -> str:
     """Return what became of an item; places in it are told as places in the whole body."""
     place = f"/tasks/{index}"
-    problem = problems.document(error, language=tongue)
+    problem = problems.document(error, language=tongue, base=g.base)
     if "pointer" in problem:
         problem["pointer"] = place + problem["pointer"]
     for fault in problem.get("errors", ()):

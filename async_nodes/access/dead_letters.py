@@ -141,7 +141,7 @@ def _briefs(
 
 def _shown(place: Place, brief: dict[str, Any]) -> dict[str, Any]:
     task_id = place.task_id
-    here = f"/v1/dead-letters/{task_id}"
+    here = f"{g.base}/v1/dead-letters/{task_id}"
     return {
         "task_id": task_id,
         "node": brief["node"],
@@ -204,7 +204,7 @@ def requeue_all(services: Services) -> Response:
             except StoreUnavailable:
                 raise  # what was sent is sent; the request may be repeated
             except AsyncNodesError as error:
-                problem = problems.document(error, language=tongue)
+                problem = problems.document(error, language=tongue, base=g.base)
                 refused.append({"task_id": place.task_id, "error": problem})
             else:
                 done.append(accepted(sent, retry_of=place.task_id))

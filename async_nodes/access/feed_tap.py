@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING
 import gevent
 from gevent.lock import BoundedSemaphore
 
+from async_nodes.access.events import Events, Reader
 from async_nodes.access.feed_reel import Filter, Reel, Told
-from async_nodes.access.hub import CLOSED, GAP, Hub, Message, Subscription
+from async_nodes.access.subscription import CLOSED, GAP, Message
 from async_nodes.core.errors import AsyncNodesError
 from async_nodes.storage.feed import PAGE, RENEW_SECONDS, Feed, Kept, Place
 from async_nodes.storage.redis_errors import StoreUnavailable
@@ -44,7 +45,7 @@ class Taps:
         self._taps: dict[str, Tap] = {}
         self._opening = BoundedSemaphore()
 
-    def join(self, hub: Hub, store: RedisStore, tenant: str, chosen: Filter) -> tuple[Tap, Reel]:
+    def join(self, hub: Events, store: RedisStore, tenant: str, chosen: Filter) -> tuple[Tap, Reel]:
         """Return the tenant's tap and the reel of a filter, for one more reader.
 
         Raises:
@@ -74,12 +75,12 @@ class Tap:
 
     """
 
-    def __init__(self, hub: Hub, feed: Feed) -> None:
+    def __init__(self, hub: Events, feed: Feed) -> None:
         self.feed = feed
         self.ended = False
         self._reels: dict[Filter, Reel] = {}
         self._readers = 0
-        self._subscription: Subscription = hub.listen(feed.channel)
+        self._subscription: Reader = hub.listen(feed.channel)
         kept = None
         try:
             kept = feed.follow()

@@ -17,6 +17,7 @@ import gevent
 from gevent.event import Event
 from gevent.monkey import is_module_patched
 
+from async_nodes.access.events import CONFIRM_SECONDS
 from async_nodes.access.subscriber_link import Confirmed, Published, Request, SubscriberLink
 from async_nodes.access.subscription import CLOSED, GAP, Message, Signal, Subscription
 from async_nodes.core.errors import AsyncNodesError
@@ -30,9 +31,6 @@ if TYPE_CHECKING:
 __all__ = ["CLOSED", "GAP", "Hub", "Message", "Signal", "Subscription"]
 
 _log = logging.getLogger(__name__)
-
-CONFIRM_SECONDS = 1.0
-"""How long a new reader waits for the server to confirm its channel."""
 
 OUTAGE_SECONDS = 7.0
 """After so long without a sign of the server the subscriptions end: nobody waits for ever."""

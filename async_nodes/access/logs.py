@@ -18,10 +18,11 @@ from flask import Blueprint, Response, g, request
 
 from async_nodes.access import negotiate, query
 from async_nodes.access.answers import JSON, find, located
+from async_nodes.access.events import Events
 from async_nodes.access.history import Position
-from async_nodes.access.hub import CLOSED, Hub, Message, Signal
 from async_nodes.access.sse import CONTENT_TYPE, HEADERS, HEARTBEAT_SECONDS, requested_position
 from async_nodes.access.sse_format import COME_BACK, HEARTBEAT, RETRY, frame, joined
+from async_nodes.access.subscription import CLOSED, Message, Signal
 from async_nodes.core.errors import AsyncNodesError
 from async_nodes.core.log_levels import LEVELS
 from async_nodes.core.strict_json import dumps
@@ -136,7 +137,7 @@ def page(found: Lines) -> Response:
     return Response(body, content_type=JSON, headers={"Cache-Control": "no-store"})
 
 
-def follow(hub: Hub, log: Log, after: Position, *, heartbeat: float) -> Response:
+def follow(hub: Events, log: Log, after: Position, *, heartbeat: float) -> Response:
     """Return lines as server-sent events; 204 for a client that has all of an ended task."""
     found = log.read(after)
     resumed = "Last-Event-ID" in request.headers or "after" in request.args
@@ -158,7 +159,7 @@ class LogStream:
 
     """
 
-    def __init__(self, hub: Hub, log: Log, after: Position, *, heartbeat: float) -> None:
+    def __init__(self, hub: Events, log: Log, after: Position, *, heartbeat: float) -> None:
         self._log = log
         self._heartbeat = heartbeat
         self._position = after

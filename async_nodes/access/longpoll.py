@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 
 import gevent
 
-from async_nodes.access.hub import CLOSED, CONFIRM_SECONDS, Hub, Message, Subscription
+from async_nodes.access.events import CONFIRM_SECONDS, Events, Reader
+from async_nodes.access.subscription import CLOSED, Message
 from async_nodes.storage.redis_errors import StoreUnavailable
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ _SIGNIFICANT = frozenset({"state", "progress", "done"})  # a chunk leaves the re
 
 
 def wait_for(
-    hub: Hub,
+    hub: Events,
     store: RedisStore,
     task_id: str,
     *,
@@ -70,7 +71,7 @@ def wait_for(
         return document
 
 
-def _subscribed(hub: Hub, task_id: str, timeout: float) -> Subscription | None:
+def _subscribed(hub: Events, task_id: str, timeout: float) -> Reader | None:
     if timeout <= 0:
         return None
     try:
@@ -79,7 +80,7 @@ def _subscribed(hub: Hub, task_id: str, timeout: float) -> Subscription | None:
         return None
 
 
-def _changed(subscription: Subscription, deadline: float) -> bool:
+def _changed(subscription: Reader, deadline: float) -> bool:
     """Wait until the record may have changed or the time is up; false when nobody will tell."""
     significant = False
     while not significant and (rest := deadline - monotonic()) > 0:

@@ -33,7 +33,12 @@ _CODES: Final[Mapping[int, str]] = {
 
 
 def document(
-    error: AsyncNodesError, *, language: str = "en", path: str = "", trace_id: str = ""
+    error: AsyncNodesError,
+    *,
+    language: str = "en",
+    path: str = "",
+    trace_id: str = "",
+    base: str = "",
 ) -> dict[str, Any]:
     """Return the members of a problem.
 
@@ -42,12 +47,13 @@ def document(
         language: ``en`` or ``zh``, of title and hint.
         path: of the request; shown percent-encoded, so that nothing of it is reflected raw.
         trace_id: by which the server's log knows the request.
+        base: what our addresses begin with.
 
     """
     kind = error.kind
     title, hint = in_language(kind, language)
     members: dict[str, Any] = {
-        "type": f"/problems/{kind.code}",
+        "type": f"{base}/problems/{kind.code}",
         "title": title,
         "status": error.status,
         "detail": printable(error.detail),

@@ -16,8 +16,8 @@ import flask
 import gevent
 
 from async_nodes.access.backlog import Backlog, done, end_of, read_backlog, task_id_of
+from async_nodes.access.events import Events, Reader
 from async_nodes.access.history import Position
-from async_nodes.access.hub import CLOSED, Hub, Message, Signal, Subscription
 from async_nodes.access.sse_format import (
     BLOCK_BYTES,
     COME_BACK,
@@ -27,6 +27,7 @@ from async_nodes.access.sse_format import (
     joined,
     parse_cursor,
 )
+from async_nodes.access.subscription import CLOSED, Message, Signal
 from async_nodes.core.errors import AsyncNodesError
 from async_nodes.storage.redis_errors import StoreUnavailable
 
@@ -46,7 +47,7 @@ _LIVE = frozenset({"state", "progress", "chunk"})
 
 
 def respond(
-    hub: Hub,
+    hub: Events,
     store: RedisStore,
     document: Document,
     *,
@@ -110,13 +111,13 @@ class EventStream:
     """
 
     def __init__(
-        self, hub: Hub, store: RedisStore, task_id: str, after: Position, *, heartbeat: float
+        self, hub: Events, store: RedisStore, task_id: str, after: Position, *, heartbeat: float
     ) -> None:
         self._store = store
         self._task_id = task_id
         self._heartbeat = heartbeat
         self._position = after
-        self._subscription: Subscription = hub.subscribe(task_id)
+        self._subscription: Reader = hub.subscribe(task_id)
         first = None
         try:
             first = read_backlog(store, task_id, after=after)

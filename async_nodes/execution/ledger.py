@@ -8,6 +8,7 @@ Nothing depends on the ledger: leases recover what was running, the sweep what w
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 from kombu.transport import redis, virtual
@@ -63,6 +64,23 @@ class Ledger(redis.QoS):
         """Put nothing back because of its age: a lease tells better."""
 
 
-def install() -> None:
-    """Let kombu's Redis channels of this process use this ledger."""
-    redis.Channel.QoS = Ledger
+class SharedLedger(Ledger):
+    """Keep the books for a host's messages too, which are put back by their age as they were.
+
+    One of ours that is put back so finds a record that has moved on, and is refused.
+    """
+
+    def restore_visible(self, *args: Any, **kwargs: Any) -> None:
+        """Put back what is older than the host's visibility time-out."""
+        with suppress(ResponseError):
+            redis.QoS.restore_visible(self, *args, **kwargs)
+
+
+def install(*, shared: bool = False) -> None:
+    """Let kombu's Redis channels of this process use this ledger.
+
+    Args:
+        shared: whether messages that are not ours go through the same channels.
+
+    """
+    redis.Channel.QoS = SharedLedger if shared else Ledger

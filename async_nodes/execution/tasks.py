@@ -25,6 +25,7 @@ from async_nodes.egress.guard import Guard
 from async_nodes.execution import ledger
 from async_nodes.execution.cancels import CancelListener
 from async_nodes.execution.effects import Effects
+from async_nodes.execution.introspection import Introspection
 from async_nodes.execution.keeper import Keeper
 from async_nodes.execution.plain_host import in_thread
 from async_nodes.execution.process import executor_for, new_worker_id
@@ -62,16 +63,20 @@ class Installation:
     Args:
         app: the app.
         settings: the process's settings.
+        mounted: whether the app is a host's: its own queues, settings and titles stay as they are,
+            and a worker that takes none of our lists has nothing of ours.
 
     """
 
-    def __init__(self, app: Celery, settings: Settings) -> None:
+    def __init__(self, app: Celery, settings: Settings, *, mounted: bool = False) -> None:
         self._app = app
         self._settings = settings
+        self._mounted = mounted
         self._worker: Worker | None = None
         self._worker_id = ""
         self._slots = 0
         self._lists: list[str] = []
+        self._idle = False
         self._child: Any = None
         self._task = self._declare()
         signals.celeryd_init.connect(_or_end(self._on_init), weak=False)
@@ -108,8 +113,11 @@ class Installation:
             options.get("concurrency") or conf.worker_concurrency or os.cpu_count() or 1
         )
         green = is_green(pool)
-        check_settings(conf, green=green, concurrency=concurrency)
-        ledger.install()
+        if self._mounted:
+            refuse_unpatched(green=green)
+        else:
+            check_settings(conf, green=green, concurrency=concurrency)
+        ledger.install(shared=self._mounted)
         conf.worker_consumer = "async_nodes.execution.consumer:Consumer"
         # A server that changes its role, or is full, ends Celery's wait with an error of its own:
         # no reason to end the worker.
@@ -120,33 +128,48 @@ class Installation:
             self._task.Strategy = "async_nodes.execution.tasks:io_strategy"
             self._task.installation = self
         else:
-            conf.worker_prefetch_multiplier = 1
+            if not self._mounted:
+                conf.worker_prefetch_multiplier = 1
             self._task.Request = "async_nodes.execution.cpu_pool:CpuRequest"
 
     def _on_setup(self, instance: Any, **_: object) -> None:
         """Choose what an I/O worker takes: what it was told to, else what it is made for.
 
-        With the fast transport Celery's own consumer is left with an empty queue of its own.
+        With the fast transport Celery's own consumer is left with an empty queue of its own, or
+        with the host's queues.
         """
-        if not self._worker_id.startswith("io-"):
-            return
+        kind = self._worker_id.partition("-")[0]
+        keys = Keys(self._settings.key_prefix)
         queues = instance.app.amqp.queues
-        chosen = list(queues.consume_from)
-        if len(chosen) == len(queues):
-            chosen = [name for name in chosen if ".io." in name]
-        if self._settings.transport == "fast":
-            keys = Keys(self._settings.key_prefix)
+        if self._mounted:
+            chosen = _beside(queues, keys, kind)
+            self._idle = not set(chosen) & set(keys.queues)
+            if self._idle:
+                return
+        elif kind == "cpu":
+            return
+        else:
+            chosen = list(queues.consume_from)
+            if len(chosen) == len(queues):
+                chosen = [name for name in chosen if ".io." in name]
+        if kind == "io" and self._settings.transport == "fast":
             self._lists = [name for name in LISTS if keys.queue(name) in chosen]
-            chosen = [keys.queue("io.celery")]
-            queues.add(chosen[0])
+            chosen = [name for name in chosen if name not in keys.queues]
+            if not chosen:
+                chosen = [keys.queue("io.celery")]
+                queues.add(chosen[0])
         queues.select(chosen)
 
     def _on_ready(self, sender: Any, **_: object) -> None:
         """Start what runs beside the work; the children of a CPU worker are forked by now."""
+        if self._idle:
+            return
         if self._worker_id.startswith("cpu-"):
             self._start_cpu(sender)
+        elif self._mounted:
+            self.io_pool()  # Celery starts the consumer of a host's queues without asking us
         if self._worker is not None:
-            set_title(f"async-nodes worker {self._worker.kind}")  # Celery has set its own by now
+            self._title(f"async-nodes worker {self._worker.kind}")  # Celery has set its own by now
             self._worker.cancels.start()
             if self._lists:
                 self._start_intake(self._worker.pool)
@@ -157,8 +180,9 @@ class Installation:
         """Set up a prefork child, before its first task."""
         from async_nodes.execution.cpu_pool import NICENESS, Child
 
-        set_title("async-nodes worker cpu child")
-        os.nice(NICENESS)
+        if not self._mounted:
+            set_title("async-nodes worker cpu child")
+            os.nice(NICENESS)
         # Celery's children are daemons, which may have no children; a body may compute in several.
         multiprocessing.current_process()._config["daemon"] = False  # type: ignore[attr-defined]  # noqa: SLF001
         self._worker = None
@@ -175,6 +199,10 @@ class Installation:
             self._worker.cancels.stop()
             self._worker.pool.wait_drained(self._settings.shutdown_seconds + DRAIN_GRACE)
             self._worker.keeper.stop()
+
+    def _title(self, title: str) -> None:
+        if not self._mounted:
+            set_title(title)
 
     # -- work --------------------------------------------------------------------------------
 
@@ -267,6 +295,7 @@ class Installation:
             known=pool.known,
             on_lease_lost=pool.lease_lost,
             on_ended=pool.ended_elsewhere,
+            info=self._introspection(kind, pool).compose,
             loop=loop,
         )
         cancels = CancelListener(
@@ -277,6 +306,33 @@ class Installation:
         )
         keeper.start()
         self._worker = Worker(kind, pool, keeper, cancels)
+
+    def _introspection(self, kind: str, pool: Any) -> Introspection:
+        settings, chosen = self._settings, self._app.amqp.queues.consume_from
+        keys = Keys(settings.key_prefix)
+        return Introspection(
+            kind=kind,
+            concurrency=self._slots,
+            transport="fast" if self._lists else "stock",
+            lists=self._lists or [name for name in LISTS if keys.queue(name) in chosen],
+            nodes=len(registry(settings.imports)),
+            counts=pool.taken,
+        )
+
+
+def _beside(queues: Any, keys: Keys, kind: str) -> list[str]:
+    """Return what a host's worker takes: what ``-Q`` named, else its own and the lists of a kind.
+
+    Celery's ``-Q`` has made queues of the names by now, so ours are among them where they are.
+    """
+    named = list(queues.consume_from)
+    if queues._consume_from is not None:  # noqa: SLF001 - only -Q and our own select set it
+        return named
+    ours = [keys.queue(name) for name in LISTS if name.startswith(kind)]
+    for name in ours:
+        if name not in queues:
+            queues.add(name)
+    return [*(name for name in named if name not in keys.queues), *ours]
 
 
 def _or_end(receiver: Callable[..., None]) -> Callable[..., None]:
@@ -327,6 +383,21 @@ def is_green(pool: str) -> bool:
     )
 
 
+def refuse_unpatched(*, green: bool) -> None:
+    """Refuse a worker of greenlets whose sockets would block.
+
+    Raises:
+        AsyncNodesError: ``unpatched``.
+
+    """
+    if not green:
+        return
+    from gevent.monkey import is_module_patched
+
+    if not is_module_patched("socket"):
+        raise AsyncNodesError("unpatched")
+
+
 def check_settings(conf: Any, *, green: bool, concurrency: int) -> None:
     """Complete Celery's settings, and refuse those under which tasks would be lost.
 
@@ -347,11 +418,7 @@ def check_settings(conf: Any, *, green: bool, concurrency: int) -> None:
         )
     if set(conf.accept_content) - {"json", "application/json"}:
         _refuse("CELERY_ACCEPT_CONTENT", 'must be ["json"]: other formats can run code')
-    if green:
-        from gevent.monkey import is_module_patched
-
-        if not is_module_patched("socket"):
-            raise AsyncNodesError("unpatched")
+    refuse_unpatched(green=green)
     needed = concurrency + SPARE_CONNECTIONS
     given = options.get("max_connections")
     if given is not None and given < needed:

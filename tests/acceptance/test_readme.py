@@ -36,6 +36,7 @@ PAGES = (
     *(f"docs/api/{name}" for name in AREAS),
     "docs/nodes.md",
     "docs/configuration.md",
+    "docs/mounting.md",
     "docs/operations.md",
 )
 TRANSLATION = "README.zh-CN.md"
@@ -152,7 +153,8 @@ class Desk:
 
     def _until_ready(self) -> None:
         until = time.monotonic() + READY_SECONDS
-        while not answers(int(self._ports["8000"]), "/readyz"):
+        port = int(self._ports["8000"])
+        while not (answers(port, "/readyz") or answers(port, "/jobs/readyz")):
             assert time.monotonic() < until, f"not ready\n{self.logs()}"
             ended = [process.args for process in self._processes if process.poll() is not None]
             assert not ended, f"{ended} ended\n{self.logs()}"

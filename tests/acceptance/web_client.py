@@ -46,11 +46,13 @@ class WebClient:
 
     Args:
         port: on 127.0.0.1.
+        prefix: what every path begins with.
 
     """
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, port: int, *, prefix: str = "") -> None:
         self.port = port
+        self.prefix = prefix
         self._local = threading.local()
 
     def request(
@@ -91,7 +93,7 @@ class WebClient:
         body: bytes | None,
         headers: Mapping[str, str] | None,
     ) -> Reply:
-        connection.request(method, path, body, dict(headers or {}))
+        connection.request(method, self.prefix + path, body, dict(headers or {}))
         answer = connection.getresponse()
         raw = answer.read()
         found = {name.lower(): value for name, value in answer.getheaders()}
@@ -114,6 +116,10 @@ class WebClient:
         if hasattr(self._local, "connection"):
             self._local.connection.close()
             del self._local.connection
+
+    def connect(self, timeout: float = 20.0) -> http.client.HTTPConnection:
+        """Return a connection of one's own."""
+        return http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)
 
     # -- tasks -------------------------------------------------------------------------------
 
@@ -185,7 +191,8 @@ class WebClient:
         self, task_id: str, *, after: str | None = None, query: str = "", timeout: float = 20.0
     ) -> EventFeed:
         """Open the stream of a task's events."""
-        return EventFeed(self.port, task_id, after=after, query=query, timeout=timeout)
+        path = f"{self.prefix}/v1/tasks/{task_id}/events{query}"
+        return EventFeed(self.port, path, after=after, timeout=timeout)
 
 
 class EventFeed:
@@ -198,14 +205,12 @@ class EventFeed:
 
     """
 
-    def __init__(
-        self, port: int, task_id: str, *, after: str | None, query: str, timeout: float
-    ) -> None:
+    def __init__(self, port: int, path: str, *, after: str | None, timeout: float) -> None:
         self._connection = http.client.HTTPConnection("127.0.0.1", port, timeout=timeout)
         headers = {"Accept": "text/event-stream"}
         if after is not None:
             headers["Last-Event-ID"] = after
-        self._connection.request("GET", f"/v1/tasks/{task_id}/events{query}", headers=headers)
+        self._connection.request("GET", path, headers=headers)
         self._answer = self._connection.getresponse()
         self.socket = self._connection.sock
         self.status = self._answer.status
