@@ -7,20 +7,28 @@ from __future__ import annotations
 
 import json
 import sys
-from dataclasses import dataclass
+import threading
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import click
+
 from async_nodes.cli import symbols
+from async_nodes.cli.http import path_of
 from async_nodes.cli.language import tr
+from async_nodes.cli.log_lines import log_line
 from async_nodes.cli.terminal import Terminal, printable
+from async_nodes.core.errors import AsyncNodesError
 
 if TYPE_CHECKING:
     from typing import TextIO
 
-    from async_nodes.cli.http import Client
+    from async_nodes.cli.http import Answer, Client
     from async_nodes.cli.sse import Message
 
 _BAR = 24
+_LAST_LINES = 2.0
+"""Seconds that the lines of a task's log may come later than its end."""
 
 
 @dataclass(slots=True)
@@ -40,6 +48,7 @@ class Follower:
     _attempt: int = 0
     _open: bool = False  # the last line of text has no end yet
     _wrote: bool = False
+    _turn: threading.RLock = field(default_factory=threading.RLock)
 
     @classmethod
     def here(cls) -> Follower:
@@ -48,6 +57,15 @@ class Follower:
 
     def show(self, message: Message) -> dict[str, Any] | None:
         """Show one event and return the record when it was the last."""
+        with self._turn:
+            return self._show(message)
+
+    def log(self, data: dict[str, Any]) -> None:
+        """Show a line of the task's log dimly; from any thread."""
+        with self._turn:
+            self._note("  " + log_line(data, self._terminal, is_dim=True))
+
+    def _show(self, message: Message) -> dict[str, Any] | None:
         data = json.loads(message.data)
         if message.type == "done":
             return dict(data)
@@ -120,14 +138,71 @@ class Follower:
             self._open = False
 
 
+def accepted(client: Client, answer: Answer, mode: str | None) -> int:
+    """Tell of a task that was accepted just now; return the exit status.
+
+    Args:
+        client: for the server.
+        answer: to the request.
+        mode: None to print the id, ``follow`` to show the task live, ``wait`` for its output.
+
+    """
+    task_id = str(answer.document["task_id"])
+    if mode is None:
+        click.echo(task_id)
+        return 0
+    said = tr("accepted in", "已接受,用时")
+    click.echo(f"{task_id}  {said} {answer.seconds * 1000:.0f} ms", err=True)
+    try:
+        return follow(client, task_id, Follower(sys.stdout, sys.stderr, is_live=mode == "follow"))
+    except KeyboardInterrupt:
+        click.echo(
+            tr(
+                f"\nThe task goes on. Stop it with: async-nodes cancel {task_id}",
+                f"\n任务仍在运行。停止它:async-nodes cancel {task_id}",
+            ),
+            err=True,
+        )
+        raise
+
+
 def follow(client: Client, task_id: str, follower: Follower) -> int:
     """Show a task to its end; return 0 when it succeeded, else 1."""
+    lines = _follow_log(client, task_id, follower) if follower.is_live else None
     for message in client.events(task_id):
         record = follower.show(message)
         if record is not None:
-            return follower.end(record)
-    # 204: there was nothing left to tell, so the record holds it all.
-    return follower.end(client.get(f"/v1/tasks/{task_id}").document)
+            break
+    else:
+        # 204: there was nothing left to tell, so the record holds it all.
+        record = dict(client.get(path_of(task_id)).document)
+    if lines is not None:
+        lines.join(_LAST_LINES)
+    return follower.end(with_output(client, record))
+
+
+def with_output(client: Client, record: dict[str, Any]) -> dict[str, Any]:
+    """Return a record with its output, also if that is kept apart from it because of its size."""
+    if record.get("output") is not None or not record.get("output_bytes"):
+        return record
+    output = client.get(f"{path_of(record['task_id'])}/result").document
+    return {**record, "output": output}
+
+
+def _follow_log(client: Client, task_id: str, follower: Follower) -> threading.Thread:
+    """Show the lines of a task's log from a thread, whose stream is a connection of its own."""
+
+    def show() -> None:
+        try:
+            for message in client.follow(f"{path_of(task_id)}/logs"):
+                if message.type == "log":
+                    follower.log(json.loads(message.data))
+        except AsyncNodesError:
+            return  # what is wrong with the server is told by whoever follows the task itself
+
+    thread = threading.Thread(target=show, daemon=True)
+    thread.start()
+    return thread
 
 
 def state_line(data: dict[str, Any], terminal: Terminal) -> str:

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 STREAM_SILENCE = 50.0
 _PAUSE = 0.5
 _LONGEST_PAUSE = 5.0
+_PIECE = 64 << 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +107,38 @@ class Client:
         """Send ``body`` as JSON to ``path``; raises what `get` raises."""
         return _checked(self.call("POST", path, body=body or {}, headers=headers, timeout=timeout))
 
+    def pieces(self, path: str) -> Iterator[bytes]:
+        """Yield what ``path`` answers as it comes, which may be more than fits into memory.
+
+        Raises:
+            AsyncNodesError: the server's problem; ``egress_failed`` when the answer is cut.
+
+        """
+        received, size = 0, None
+        with contextlib.closing(_connection_for(self.url, self.timeout)) as connection:
+            try:
+                connection.request("GET", _target(self.url, path), headers=self._headers())
+                response = connection.getresponse()
+                if response.status != HTTPStatus.OK:
+                    _checked(_answer(response, response.read(), 0.0))
+                size = response.length
+                piece = response.read(_PIECE)
+            except (OSError, HTTPException) as error:
+                raise unreachable(self.url, error) from error
+            while piece:
+                received += len(piece)
+                yield piece
+                try:
+                    piece = response.read(_PIECE)
+                except (OSError, HTTPException):
+                    piece = b""
+        if size is not None and received != size:
+            detail = tr(
+                f"the answer was cut after {received} of {size} bytes",
+                f"应答在 {received} / {size} 字节处中断",
+            )
+            raise AsyncNodesError("egress_failed", detail)
+
     def call(
         self,
         method: str,
@@ -143,11 +176,19 @@ class Client:
                 return _answer(response, payload, time.perf_counter() - began)
         raise AssertionError("unreachable")
 
+    def delete(self, path: str) -> Answer:
+        """Delete what is at ``path``; raises what `get` raises."""
+        return _checked(self.call("DELETE", path))
+
     def events(self, task_id: str, *, after: str = "", patience: float = 30.0) -> Iterator[Message]:
-        """Yield a task's events to its end, over as many connections as that takes.
+        """Yield a task's events to its end; see `follow`."""
+        return self.follow(f"{path_of(task_id)}/events", after=after, patience=patience)
+
+    def follow(self, path: str, *, after: str = "", patience: float = 30.0) -> Iterator[Message]:
+        """Yield the events of a stream to its `done`, over as many connections as that takes.
 
         Args:
-            task_id: the task.
+            path: of the stream, with its query.
             after: the id of the last event already seen.
             patience: seconds the server may be away.
 
@@ -158,7 +199,7 @@ class Client:
         parser, pause, seen_at = Parser(after), _PAUSE, time.monotonic()
         while True:
             try:
-                for message in self._stream(task_id, parser):
+                for message in self._stream(path, parser):
                     pause, seen_at = _PAUSE, time.monotonic()
                     if message is None:  # nothing is left to tell
                         return
@@ -178,14 +219,13 @@ class Client:
             pause = min(pause * 2, _LONGEST_PAUSE)
             parser = Parser(parser.last_id)
 
-    def _stream(self, task_id: str, parser: Parser) -> Iterator[Message | None]:
+    def _stream(self, path: str, parser: Parser) -> Iterator[Message | None]:
         """Yield the events of one connection; None when the server has no more for us."""
         connection = _connection_for(self.url, STREAM_SILENCE)
         headers = {**self._headers(), "Accept": "text/event-stream"}
         if parser.last_id:
             headers["Last-Event-ID"] = parser.last_id
         with contextlib.closing(connection):
-            path = f"/v1/tasks/{quote(task_id, safe='')}/events"
             connection.request("GET", _target(self.url, path), headers=headers)
             response = connection.getresponse()
             if response.status == HTTPStatus.NO_CONTENT:
@@ -223,6 +263,11 @@ class Client:
         if self.api_key:
             headers["Authorization"] = f"Bearer {self.api_key}"
         return headers
+
+
+def path_of(task_id: str) -> str:
+    """Return the path of a task, whatever was given for its id."""
+    return f"/v1/tasks/{quote(task_id, safe='')}"
 
 
 def unreachable(url: str, error: Exception) -> AsyncNodesError:

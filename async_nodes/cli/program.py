@@ -40,6 +40,13 @@ VERBS: Final[Mapping[str, tuple[str, str, str]]] = {
     ),
     "watch": ("watch", "Follow a task to its end.", "跟踪任务直到结束。"),
     "cancel": ("cancel", "Cancel a task.", "取消任务。"),
+    "list": ("listing", "List tasks, newest first.", "列出任务,新任务在前。"),
+    "result": ("result", "Print a task's output.", "输出任务结果。"),
+    "retry": ("retry", "Run an ended task again.", "再次运行已结束的任务。"),
+    "delete": ("delete", "Delete tasks that have ended.", "删除已结束的任务。"),
+    "logs": ("logs", "Show what a task has logged.", "显示任务的日志。"),
+    "dead": ("dead", "Look after tasks that nobody could do.", "查看和处理死信。"),
+    "usage": ("usage", "Show what nodes have used.", "显示节点的用量。"),
     "doctor": (
         "doctor",
         "Check this installation and a running server.",
