@@ -151,3 +151,71 @@ async def stop_loop() -> None:
     """Stop the event loop that all coroutines share."""
     asyncio.get_running_loop().stop()
     await asyncio.sleep(0)
+
+
+def say_cleaned(ctx: NodeContext, record: dict[str, Any]) -> None:
+    """Log more than once: a task that was cancelled may do so, too."""
+    for number in range(3):
+        ctx.log.warning("cleaned %d after %s", number, record["state"])
+        _pause(0.1)
+
+
+def say(ctx: NodeContext, lines: int, seconds: float) -> int:
+    """Log lines with a pause before the last, which comes at once before the end."""
+    for number in range(lines):
+        if number == lines - 1:
+            _pause(seconds)
+        ctx.log.info("line %d of attempt %d", number, ctx.attempt)
+    return lines
+
+
+def _pause(seconds: float) -> None:
+    import time
+
+    time.sleep(seconds)
+
+
+@node("probe.log", compensate=say_cleaned)
+def log(ctx: NodeContext, *, lines: int = 3, seconds: float = 0.0, fail: bool = False) -> int:
+    """Log, then return or fail; the clean-up logs as well."""
+    said = say(ctx, lines, seconds)
+    if fail:
+        raise TerminalError("failed on request")
+    return said
+
+
+@node("probe.log_cpu", kind="cpu", compensate=say_cleaned)
+def log_cpu(ctx: NodeContext, *, lines: int = 3, seconds: float = 0.0, fail: bool = False) -> int:
+    """Do the same in the CPU pool."""
+    return log(ctx, lines=lines, seconds=seconds, fail=fail)
+
+
+@node("probe.log_async", compensate=say_cleaned)
+async def log_async(
+    ctx: NodeContext, *, lines: int = 3, seconds: float = 0.0, fail: bool = False
+) -> int:
+    """Do the same on the asyncio loop."""
+    for number in range(lines):
+        if number == lines - 1:
+            await asyncio.sleep(seconds)
+        ctx.log.info("line %d of attempt %d", number, ctx.attempt)
+    if fail:
+        raise TerminalError("failed on request")
+    return lines
+
+
+@node("probe.log_and_exit", kind="cpu")
+def log_and_exit(ctx: NodeContext, times: int = 2) -> int:
+    """Log, then kill the process on the first starts."""
+    ctx.log.info("start %d", ctx.starts)
+    _pause(0.3)
+    if ctx.starts <= times:
+        os.kill(os.getpid(), 9)
+    return ctx.starts
+
+
+@node("probe.secret", redact=("password",))
+def secret(ctx: NodeContext, password: str, count: int) -> int:
+    """Have a secret and say nothing of it; inputs of the wrong type fail before the body runs."""
+    ctx.log.info("it has %d characters", len(password))
+    return count

@@ -5,10 +5,16 @@ from __future__ import annotations
 import http.client
 import time
 from collections.abc import Callable
-from typing import Self
+from typing import Protocol, Self
 
 from tests.event_stream import Parser, ServerEvent
-from tests.integration.web import Web
+
+
+class Connecting(Protocol):
+    """Somebody who knows where the web process is."""
+
+    def connect(self) -> http.client.HTTPConnection:
+        """Return a connection of one's own."""
 
 
 class Stream:
@@ -26,7 +32,7 @@ class Stream:
 
     """
 
-    def __init__(self, web: Web, path: str, **headers: str) -> None:
+    def __init__(self, web: Connecting, path: str, **headers: str) -> None:
         self.parser = Parser()
         self.events: list[ServerEvent] = []
         self._connection = web.connect()

@@ -88,6 +88,12 @@ def test_chunking_that_makes_no_sense_is_refused(inputs: dict[str, Any], code: s
     assert caught.value.code == code
 
 
+def test_a_test_sees_what_a_node_logs() -> None:
+    """`run_node` collects the lines with their levels, without a worker."""
+    outcome = run_node("test.log", {"lines": ["a", "b"], "level": "error"})
+    assert outcome.logs == [(40, "a"), (40, "b")]
+
+
 def test_emit_streams_each_piece() -> None:
     """One chunk per piece, text or data."""
     assert run_node("test.emit", {"pieces": ["a", {"b": 1}]}).chunks == ["a", {"b": 1}]
