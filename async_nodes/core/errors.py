@@ -593,6 +593,15 @@ _TABLE: tuple[tuple[str, int, bool, str, str, str, str], ...] = (
         "请用 --port 或 ASYNC_NODES_PORT 换端口。",
     ),
     (
+        "needs_gevent",
+        501,
+        False,
+        "This server serves with threads, and this route needs gevent",
+        "当前服务器使用线程,该接口需要 gevent",
+        "Run the host app under gevent, or follow single tasks.",
+        "请在 gevent 下运行宿主应用,或改为跟踪单个任务。",
+    ),
+    (
         "unpatched",
         500,
         False,
