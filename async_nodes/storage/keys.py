@@ -149,6 +149,15 @@ class Keys:
         return f"{self.base}controls"
 
     @property
+    def gate(self) -> str:
+        """Return the key of the numbers of messages out, by list and tenant."""
+        return f"{self.base}gate"
+
+    def parked(self, slot: str) -> str:
+        """Return the key of the ids parked at the gate of a ``<list>:<tenant>``."""
+        return f"{self.base}park:{slot}"
+
+    @property
     def feed(self) -> str:
         """Return the key that says that somebody follows many tasks."""
         return f"{self.base}feed"
