@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import click
 
@@ -11,16 +12,22 @@ from async_nodes.cli.http import Client
 from async_nodes.cli.language import tr
 from async_nodes.settings import Settings
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
+Option = Callable[[Callable[..., Any]], Callable[..., Any]]
 
-url_option: Callable[[Callable[..., Any]], Callable[..., Any]] = click.option(
+url_option: Option = click.option(
     "--url",
     metavar="URL",
     help=tr(
         "The server; by default the one ASYNC_NODES_HOST and ASYNC_NODES_PORT name.",
         "服务地址;默认由 ASYNC_NODES_HOST 与 ASYNC_NODES_PORT 决定。",
     ),
+)
+
+follow_option: Option = click.option(
+    "--follow", "mode", flag_value="follow", help=tr("Show it live.", "实时显示过程。")
+)
+wait_option: Option = click.option(
+    "--wait", "mode", flag_value="wait", help=tr("Print its output at the end.", "结束后输出结果。")
 )
 
 

@@ -73,8 +73,12 @@ class RecordBackend(RedisBackend):
         if raw is None:
             # Celery's PENDING for whatever it does not know would let a caller wait for ever.
             return _meta(task_id, states.FAILURE, AsyncNodesError("task_not_found"), None)
-        record = json.loads(layout.parse(raw).json)
+        document = layout.parse(raw)
+        record = json.loads(document.json)
         status = _STATUS[NodeState(record["state"])]
+        if document.apart:
+            output = self._records.call("GET", self.record_keys.output(task_id))
+            record["output"] = json.loads(output or b"null")
         return _meta(task_id, status, _result(status, record), record["finished_at"])
 
     def wait_for_pending(

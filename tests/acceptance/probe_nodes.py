@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import json
 import os
 from typing import TYPE_CHECKING, Any
 
@@ -144,6 +146,13 @@ def odd_cpu(kind: str) -> None:
 async def odd_async(kind: str) -> None:
     """Raise a BaseException in a coroutine."""
     raise_oddly(kind)
+
+
+@node("probe.refuse")
+def refuse(**inputs: Any) -> None:
+    """Fail, and tell what exactly was given."""
+    told = json.dumps(inputs, sort_keys=True).encode()
+    raise TerminalError(hashlib.sha256(told).hexdigest())
 
 
 @node("probe.stop_loop")

@@ -50,6 +50,16 @@ def test_async_result_waits_for_our_tasks(stack: Stack) -> None:
         assert value == stack.wait(task_id)["output"]
 
 
+def test_async_result_gives_large_outputs(stack: Stack) -> None:
+    """An output that is kept apart from its record is the result all the same."""
+    task_id = stack.submit("echo", {"text": "x" * 100_000})
+    record = stack.wait(task_id)
+    done = python(stack, READ, task_id)
+
+    assert (record["output"], record["output_bytes"]) == (None, 100_011)
+    assert json.loads(done.stdout)[1] == {"text": "x" * 100_000}
+
+
 def test_a_cpu_workers_log_is_quiet(stack: Stack) -> None:
     """Ordinary work of the CPU pool writes nothing, whatever backend Celery is told to use."""
     lines = stack["cpu0"].text().splitlines()

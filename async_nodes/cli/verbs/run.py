@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 import uuid
 from typing import Any
 
 import click
 
-from async_nodes.cli.client_options import client_for, url_option
-from async_nodes.cli.following import Follower, follow
+from async_nodes.cli.client_options import client_for, follow_option, url_option, wait_option
+from async_nodes.cli.following import accepted
 from async_nodes.cli.inputs import parse
 from async_nodes.cli.language import tr
 
@@ -22,10 +21,8 @@ from async_nodes.cli.language import tr
 )
 @click.argument("node")
 @click.argument("inputs", nargs=-1)
-@click.option("--follow", "mode", flag_value="follow", help=tr("Show it live.", "实时显示过程。"))
-@click.option(
-    "--wait", "mode", flag_value="wait", help=tr("Print its output at the end.", "结束后输出结果。")
-)
+@follow_option
+@wait_option
 @click.option(
     "--priority", type=click.IntRange(0, 9), help=tr("0 is the most urgent.", "0 最紧急。")
 )
@@ -49,21 +46,4 @@ def command(
         # The key lets the request be sent again when the answer to it was lost.
         headers = {"Idempotency-Key": uuid.uuid4().hex}
         answer = client.post("/v1/tasks", body, headers=headers)
-        task_id = str(answer.document["task_id"])
-        if mode is None:
-            click.echo(task_id)
-            return 0
-        accepted = tr("accepted in", "已接受,用时")
-        click.echo(f"{task_id}  {accepted} {answer.seconds * 1000:.0f} ms", err=True)
-        try:
-            follower = Follower(sys.stdout, sys.stderr, is_live=mode == "follow")
-            return follow(client, task_id, follower)
-        except KeyboardInterrupt:
-            click.echo(
-                tr(
-                    f"\nThe task goes on. Stop it with: async-nodes cancel {task_id}",
-                    f"\n任务仍在运行。停止它:async-nodes cancel {task_id}",
-                ),
-                err=True,
-            )
-            raise
+        return accepted(client, answer, mode)
