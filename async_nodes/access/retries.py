@@ -59,7 +59,9 @@ def delete(services: Services, task_id: str) -> Response:
     done = services.store.delete(task_id, tenant=g.tenant)
     # One that is gone by now was there a moment ago: deleted by this request or by another.
     if done.verdict in ("deleted", "gone"):
-        return Response(status=204)
+        response = Response(status=204)
+        del response.headers["Content-Type"]
+        return response
     raise AsyncNodesError(
         "task_not_finished",
         "the task has ended, but its node is still to clean up",
