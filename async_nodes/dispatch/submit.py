@@ -139,7 +139,7 @@ class Submitter:
             traceparent=traceparent,
             scope=current().to_headers() if scope is None else scope,
         )
-        return _submitted(self._store.submit(submission))
+        return submitted(self._store.submit(submission))
 
     def submit_many(
         self,
@@ -229,7 +229,7 @@ class Submitter:
             scope=original.scope,
             retry_of=original.task_id,
         )
-        return _submitted(self._store.submit(submission))
+        return submitted(self._store.submit(submission))
 
     def _let_in(self, request: SubmitRequest) -> None:
         spec = request.spec
@@ -249,12 +249,13 @@ class Submitter:
         )
 
 
-def _submitted(said: Accepted) -> Submitted:
+def submitted(said: Accepted) -> Submitted:
+    """Return what became of a request, from what the store has said."""
     return Submitted(said.task_id, said.version, said.state, said.created_ms, said.replayed)
 
 
 def _answer(said: Accepted | AsyncNodesError) -> Submitted | AsyncNodesError:
-    return said if isinstance(said, AsyncNodesError) else _submitted(said)
+    return said if isinstance(said, AsyncNodesError) else submitted(said)
 
 
 def compose(  # noqa: PLR0913 - all that a task begins with

@@ -156,10 +156,10 @@ class RedisStore:
         """
         task_id = submission.task_id
         try:
-            verdict = self.row("submit", _submit_row(submission))
+            verdict = self.row("submit", submit_row(submission))
         except OutcomeUnknown as error:
-            raise _unknown(task_id, error) from error
-        (said,) = self._accepted([task_id], [verdict])
+            raise unknown_outcome(task_id, error) from error
+        (said,) = self.accepted([task_id], [verdict])
         if isinstance(said, AsyncNodesError):
             raise said
         return said
@@ -172,14 +172,14 @@ class RedisStore:
 
         """
         ids = [submission.task_id for submission in submissions]
-        rows = [_submit_row(submission) for submission in submissions]
+        rows = [submit_row(submission) for submission in submissions]
         verdicts = self._committer.commit_many("submit", rows, patience=self._patience)
         refused = [said for said in verdicts if _was_not_sent(said)]
         if refused and len(refused) == len(rows):
             raise refused[0]
-        return self._accepted(ids, verdicts)
+        return self.accepted(ids, verdicts)
 
-    def _accepted(
+    def accepted(
         self, ids: Sequence[str], verdicts: Sequence[list[Any] | AsyncNodesError]
     ) -> list[Accepted | AsyncNodesError]:
         """Return what the verdicts about submits say, with a look at tasks that are replayed."""
@@ -190,7 +190,7 @@ class RedisStore:
         answers: list[Accepted | AsyncNodesError] = []
         for task_id, said in zip(ids, verdicts, strict=True):
             if isinstance(said, OutcomeUnknown):
-                answers.append(_unknown(task_id, said))
+                answers.append(unknown_outcome(task_id, said))
             elif isinstance(said, AsyncNodesError):
                 answers.append(said)
             elif said[0] == b"ok":
@@ -501,7 +501,8 @@ class RedisStore:
         return verdict_of(reply) if isinstance(reply, Exception) else reply
 
 
-def _submit_row(submission: Submission) -> tuple[Any, ...]:
+def submit_row(submission: Submission) -> tuple[Any, ...]:
+    """Return a task as the scripts take it that accept one."""
     return (
         submission.task_id,
         submission.tenant.ljust(32),
@@ -524,7 +525,8 @@ def _was_not_sent(said: object) -> TypeGuard[StoreUnavailable]:
     return isinstance(said, StoreUnavailable) and not isinstance(said, OutcomeUnknown)
 
 
-def _unknown(task_id: str, error: OutcomeUnknown) -> AsyncNodesError:
+def unknown_outcome(task_id: str, error: OutcomeUnknown) -> AsyncNodesError:
+    """Return what to tell of a task that may have been accepted."""
     return AsyncNodesError("outcome_unknown", error.detail, retry_after=1.0, task_id=task_id)
 
 
