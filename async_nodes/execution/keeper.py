@@ -65,6 +65,7 @@ class Keeper:
         known: returns the ids of all tasks the worker has; called from the keeper's thread.
         on_lease_lost: told that the worker's tasks were given away.
         on_ended: told of tasks that ended without a worker, for their compensation.
+        on_schedules: told of schedules that are due, none at most times.
         info: composes what the worker says of itself, given how often its event loop stood still.
         loop: the event loop to watch, or None.
 
@@ -80,6 +81,7 @@ class Keeper:
         known: Callable[[], Collection[str]],
         on_lease_lost: Callable[[], None],
         on_ended: Callable[[Sequence[str]], None],
+        on_schedules: Callable[[Sequence[str]], None],
         info: Callable[[int], bytes] = _nothing,
         loop: Loop | None = None,
     ) -> None:
@@ -92,6 +94,7 @@ class Keeper:
         self._unknown: set[str] = set()
         self._on_lease_lost = on_lease_lost
         self._on_ended = on_ended
+        self._on_schedules = on_schedules
         self._info = info
         self._stalls = 0
         self._loop = loop
@@ -161,6 +164,7 @@ class Keeper:
             # Another process may add an earlier timer, so never sleep long.
             self._fire_at = now + min(max(wait, 0.0), 2 * TICK)
             self._tell(fired.ended)
+            self._on_schedules(fired.schedules)
         if now - self._swept_at >= SWEEP_EVERY:
             self._swept_at = now
             swept = self._store.sweep()

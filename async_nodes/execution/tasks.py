@@ -24,6 +24,7 @@ from async_nodes.dispatch.messages import DISPATCH_HEADER, TASK_NAME
 from async_nodes.egress.guard import Guard
 from async_nodes.execution import ledger
 from async_nodes.execution.cancels import CancelListener
+from async_nodes.execution.due_schedules import due_schedules
 from async_nodes.execution.effects import Effects
 from async_nodes.execution.introspection import Introspection
 from async_nodes.execution.keeper import Keeper
@@ -287,14 +288,16 @@ class Installation:
 
     def _start(self, kind: str, pool: Any, *, loop: Any) -> None:
         settings = self._settings
+        store = open_blocking(settings, self._app, title=f"async-nodes:{self._worker_id}:keeper")
         keeper = Keeper(
-            store=open_blocking(settings, self._app, title=f"async-nodes:{self._worker_id}:keeper"),
+            store=store,
             worker=self._worker_id,
             lease_seconds=settings.lease_seconds,
             held=pool.held,
             known=pool.known,
             on_lease_lost=pool.lease_lost,
             on_ended=pool.ended_elsewhere,
+            on_schedules=due_schedules(store, settings).turn,
             info=self._introspection(kind, pool).compose,
             loop=loop,
         )

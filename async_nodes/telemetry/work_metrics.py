@@ -7,9 +7,14 @@ from __future__ import annotations
 
 import logging
 import time
+from collections import Counter
+from collections.abc import Iterator
 from functools import cache
+from typing import Final
 
 from prometheus_client import CollectorRegistry, Gauge, Histogram, start_http_server
+from prometheus_client.core import CounterMetricFamily
+from prometheus_client.registry import Collector
 
 _log = logging.getLogger(__name__)
 
@@ -35,6 +40,29 @@ _waited = Histogram(
     buckets=_BUCKETS,
     registry=REGISTRY,
 )
+
+schedules: Final[Counter[str]] = Counter()
+"""What this process did with schedules that were due, by outcome.
+
+Plain numbers that the keeper's thread alone writes: a metric's lock belongs to the greenlets.
+"""
+
+
+class _ScheduleCounts(Collector):
+    """Show `schedules` when the metrics are asked for."""
+
+    def collect(self) -> Iterator[CounterMetricFamily]:
+        family = CounterMetricFamily(
+            "async_nodes_schedules",
+            "What was done with schedules that were due",
+            labels=["outcome"],
+        )
+        for outcome, number in sorted(dict(schedules).items()):
+            family.add_metric([outcome], number)
+        yield family
+
+
+REGISTRY.register(_ScheduleCounts())
 
 
 class observe_attempt:  # noqa: N801 - reads as the statement it is

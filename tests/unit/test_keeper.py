@@ -36,6 +36,7 @@ def keeper_of(store: Any, known: set[str]) -> Keeper:
         known=lambda: known,
         on_lease_lost=lambda: None,
         on_ended=lambda _ids: None,
+        on_schedules=lambda _due: None,
     )
 
 
