@@ -277,7 +277,7 @@ def test_the_benchmarks_are_listed() -> None:
         [sys.executable, "-m", "benchmarks"], cwd=root, capture_output=True, text=True, check=True
     ).stdout.split()
 
-    assert listed == list(benchmarks(root)) == ["first-token", "life", "poll"]
+    assert listed == list(benchmarks(root)) == ["batch", "first-token", "life", "poll"]
 
 
 def test_an_unknown_benchmark_is_named() -> None:
@@ -292,4 +292,4 @@ def test_an_unknown_benchmark_is_named() -> None:
     )
 
     assert done.returncode == 2
-    assert "'lief'; there are: first-token, life, poll" in done.stderr
+    assert "'lief'; there are: batch, first-token, life, poll" in done.stderr
