@@ -47,6 +47,16 @@ VERBS: Final[Mapping[str, tuple[str, str, str]]] = {
     "logs": ("logs", "Show what a task has logged.", "显示任务的日志。"),
     "dead": ("dead", "Look after tasks that nobody could do.", "查看和处理死信。"),
     "usage": ("usage", "Show what nodes have used.", "显示节点的用量。"),
+    "queues": ("queues", "Show what waits in the queues.", "显示队列状况。"),
+    "workers": ("workers", "Show the live workers.", "显示存活的工作进程。"),
+    "pause": ("pause", "Hold the waiting tasks of a queue or a node.", "暂停队列或节点。"),
+    "resume": ("resume", "End a pause or a drain.", "解除暂停或排空。"),
+    "drain": (
+        "drain",
+        "Refuse new tasks of a queue or a node, work off the rest.",
+        "队列或节点不再接受新任务,处理完已有任务。",
+    ),
+    "purge": ("purge", "Cancel the waiting tasks of a queue or a node.", "取消等待的任务。"),
     "doctor": (
         "doctor",
         "Check this installation and a running server.",

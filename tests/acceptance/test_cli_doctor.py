@@ -6,12 +6,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import redis
 
 from async_nodes.cli.doctor import local, report, server, store
 from async_nodes.cli.doctor.check import Check, Outcome, Patient, examine, status_of
 from async_nodes.cli.main import main
 from async_nodes.cli.terminal import Terminal
 from async_nodes.embedded import EmbeddedServer
+from async_nodes.storage.keys import Keys
 from tests.acceptance.cli_processes import free_port
 from tests.acceptance.cli_stub import StubServer, stub_server
 
@@ -147,6 +149,25 @@ def test_a_store_that_forgets_is_found(monkeypatch: pytest.MonkeyPatch, tmp_path
         "persistence warn",
         "workers fail",
     ]
+
+
+@pytest.mark.needs("redis")
+def test_what_is_paused_is_a_warning(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Whoever wonders why nothing runs is told what was paused, and why."""
+    monkeypatch.setenv("LANG", "C.UTF-8")
+    with EmbeddedServer(tmp_path / "data") as running:
+        monkeypatch.setenv("ASYNC_NODES_REDIS_URL", running.url)
+        checks = (local.settings, store.store, store.pauses)
+        assert outcomes(examine(patient(), checks))[-1] == "pauses ok"
+        with redis.Redis.from_url(running.url) as client:
+            said = '{"mode":"pause","since":1,"reason":"quota\\u001b"}'
+            client.hset(Keys().controls, "node:echo", said)
+            client.hset(Keys().controls, "queue:io.low", '{"mode":"drain","since":1}')
+        check = examine(patient(), checks)[-1]
+
+    assert check.outcome is Outcome.WARN
+    assert check.detail == "node:echo paused (quota ); queue:io.low draining"
+    assert "async-nodes resume" in check.hint
 
 
 def test_no_secret_is_shown(

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import time
 from typing import TYPE_CHECKING, Any
 
 from async_nodes.cli.doctor.check import Check, Outcome, Patient, SkippedError
 from async_nodes.cli.language import tr
+from async_nodes.cli.terminal import printable
 from async_nodes.core.redacted import masked
 from async_nodes.storage.keys import Keys
 
@@ -107,6 +109,27 @@ def workers(patient: Patient) -> Check:
         )
         return Check("workers", Outcome.FAIL, f"{detail}; {names}" if names else detail, hint)
     return Check("workers", Outcome.OK, names)
+
+
+def pauses(patient: Patient) -> Check:
+    """pauses: no queue and no node is paused or drained."""
+    settings = patient.known_settings()
+    with _answering(patient) as client:
+        found: dict[bytes, bytes] = client.hgetall(Keys(settings.key_prefix).controls)
+    if not found:
+        return Check("pauses", Outcome.OK, tr("none", "无"))
+    said = [_control(scope.decode(), json.loads(raw)) for scope, raw in sorted(found.items())]
+    hint = tr(
+        "`async-nodes resume QUEUE|NODE` ends a pause or a drain.",
+        "`async-nodes resume QUEUE|NODE` 可解除暂停或排空。",
+    )
+    return Check("pauses", Outcome.WARN, "; ".join(said), hint)
+
+
+def _control(scope: str, control: dict[str, Any]) -> str:
+    words = {"pause": tr("paused", "已暂停"), "drain": tr("draining", "排空中")}
+    reason = f" ({printable(control['reason'])})" if control.get("reason") else ""
+    return f"{scope} {words.get(control['mode'], control['mode'])}{reason}"
 
 
 @contextlib.contextmanager

@@ -23,6 +23,7 @@ EXAMINATIONS = (
     store.persistence,
     local.transport,
     store.workers,
+    store.pauses,
     server.web,
     server.echo,
     server.stream,
