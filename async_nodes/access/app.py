@@ -20,6 +20,7 @@ from async_nodes.access import (
     batch,
     dead_letters,
     feed,
+    files,
     listing,
     logs,
     negotiate,
@@ -91,6 +92,7 @@ def areas(settings: Settings, provider: Provider, nodes: Registry) -> Iterator[B
     """Yield the routes, one blueprint per area."""
     for area in (routes, batch, listing, results, retries, feed, logs, dead_letters, usage):
         yield area.blueprint(provider)
+    yield files.blueprint(provider, settings.file_limits)
     yield ops.blueprint(settings, provider, nodes)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, Protocol
 
-from async_nodes.access.openapi import dead_letters, feed, logs, ops, tasks, usage
+from async_nodes.access.openapi import dead_letters, feed, files, logs, ops, tasks, usage
 from async_nodes.access.openapi.pieces import HEADERS, PARAMETERS
 from async_nodes.access.openapi.shapes import Schema
 from async_nodes.core.errors import CATALOGUE
@@ -34,6 +34,7 @@ AREAS: Final[tuple[Area, ...]] = (
     logs,
     dead_letters,
     usage,
+    files,
     ops,
 )
 """In the order in which they are shown."""
