@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -37,11 +38,18 @@ def listing(real: RealStore) -> Listing:
     return Listing(real.store)
 
 
-def put(real: RealStore, made_ms: int = 0, *, tenant: str = "default", **shown: Any) -> str:
+def put(
+    real: RealStore,
+    made_ms: int = 0,
+    *,
+    tenant: str = "default",
+    ids: IdSource = IDS,
+    **shown: Any,
+) -> str:
     """Submit a task and let the index say that it was made at some time."""
     list_name = shown.pop("list_name", "io.default")
     tail, inputs_at = tail_of(b'{"x":1}', **shown)
-    task_id = IDS.make(made_ms or 1)
+    task_id = ids.make(made_ms or 1)
     real.store.submit(
         submission(task_id, tail=tail, inputs_at=inputs_at, tenant=tenant, list_name=list_name)
     )
@@ -168,8 +176,10 @@ def test_a_cursor_is_good_whatever_happens_meanwhile(
     real = open_store(one_server)
     with contextlib.closing(real.link):
         listing = Listing(real.store)
-        ids = IdSource(b"a secret of the tests")
-        stay, found = {put(real, score): score for score in scores}, []
+        # The same in every run of an example, and in no order.
+        numbers = count(1)
+        ids = IdSource(b"a secret of the tests", lambda bits: next(numbers) * 7_919**3 % 2**bits)
+        stay, found = {put(real, score, ids=ids): score for score in scores}, []
         page = listing.find("default", most=most)
         while True:
             found += page.places
