@@ -84,7 +84,7 @@ class StoredSchedule:
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """Tell what a change did: ok, exists, full, gone or conflict, and the version now."""
+    """Tell what a change did: ok, exists, full, gone, conflict or moved, and the version now."""
 
     verdict: str
     version: int = 0
@@ -173,10 +173,25 @@ class Schedules:
         return self._change("create", tenant, name, 0, *_columns(definition), MOST_PER_TENANT)
 
     def replace(
-        self, tenant: str, name: str, definition: Definition, *, version: int = 0
+        self,
+        tenant: str,
+        name: str,
+        definition: Definition,
+        *,
+        waits_for: int,
+        version: int = 0,
     ) -> Changed:
-        """Give a schedule another definition; what it has done stays. Version 0: any."""
-        return self._change("replace", tenant, name, version, *_columns(definition), "")
+        """Give a schedule another definition; what it has done stays.
+
+        Args:
+            tenant: whose.
+            name: its name.
+            definition: the new one.
+            waits_for: the tick that it waits for: with another, nothing is changed.
+            version: the one that is to be changed, 0 for any.
+
+        """
+        return self._change("replace", tenant, name, version, *_columns(definition), waits_for)
 
     def pause(self, tenant: str, name: str, *, version: int = 0, reason: bytes = b"") -> Changed:
         """Stop a schedule until it is resumed."""

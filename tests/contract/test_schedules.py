@@ -119,11 +119,14 @@ def test_a_version_that_is_not_that_of_the_reader_stops_a_change(schedules: Sche
     """Compare and set; version 0 stands for any."""
     schedules.create(TENANT, NAME, PLAIN)
 
-    assert schedules.replace(TENANT, NAME, PLAIN, version=1) == Changed("ok", 2)
-    assert schedules.replace(TENANT, NAME, PLAIN, version=1) == Changed("conflict", 2)
+    assert schedules.replace(TENANT, NAME, PLAIN, version=1, waits_for=1_000) == Changed("ok", 2)
+    assert schedules.replace(TENANT, NAME, PLAIN, version=1, waits_for=1_000) == Changed(
+        "conflict", 2
+    )
     assert schedules.pause(TENANT, NAME, version=9) == Changed("conflict", 2)
     assert schedules.delete(TENANT, NAME, version=1) == Changed("conflict", 2)
-    assert schedules.replace(TENANT, NAME, PLAIN) == Changed("ok", 3)
+    assert schedules.replace(TENANT, NAME, PLAIN, waits_for=9) == Changed("moved")
+    assert schedules.replace(TENANT, NAME, PLAIN, waits_for=1_000) == Changed("ok", 3)
 
 
 def test_pausing_takes_the_timer_and_resuming_gives_another(
@@ -160,7 +163,7 @@ def test_nothing_is_left_of_a_deleted_schedule(store: RealStore, schedules: Sche
 
     gone = {KEYS.schedule(TENANT, NAME), KEYS.schedules(TENANT), KEYS.due}
     assert before - set(store.link.call("KEYS", "*")) == {key.encode() for key in gone}
-    assert schedules.replace(TENANT, NAME, PLAIN) == Changed("gone")
+    assert schedules.replace(TENANT, NAME, PLAIN, waits_for=0) == Changed("gone")
 
 
 def test_a_tenant_has_so_many_and_no_more(
@@ -232,7 +235,7 @@ def test_a_schedule_that_was_changed_meanwhile_is_not_fired(schedules: Schedules
     """The task in hand is that of the definition before."""
     schedules.create(TENANT, NAME, PLAIN)
     firing = Firing(version=1, expected=1_000, tick=1_000, following=2_000, due_ms=2_000)
-    schedules.replace(TENANT, NAME, PLAIN)
+    schedules.replace(TENANT, NAME, PLAIN, waits_for=1_000)
     assert schedules.fire(TENANT, NAME, firing, submission()) == "stale"
 
     schedules.pause(TENANT, NAME)
@@ -576,7 +579,13 @@ def _checked_step(
     if what in {"fire", "pass", "hand"}:
         return _checked_fire(schedules, model, what, number, version or known)
     done = {
-        "replace": lambda: schedules.replace(TENANT, NAME, definition, version=version),
+        "replace": lambda: schedules.replace(
+            TENANT,
+            NAME,
+            definition,
+            version=version,
+            waits_for=model["next_ms"] if model else 0,
+        ),
         "pause": lambda: schedules.pause(TENANT, NAME, version=version),
         "resume": lambda: schedules.resume(
             TENANT, NAME, next_ms=tick, due_ms=tick + 7, version=version

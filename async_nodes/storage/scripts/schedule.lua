@@ -1,8 +1,9 @@
 -- schedule: change a schedule. Row: what, tenant, name, nonce, version, then for create and replace
--- spec, task, shown, paused, overlap, next, due, most; for pause reason; for resume and arm next and
--- due; the others are blank. `version` is the one that is to be changed, 0 for any; `next` the tick
--- that is waited for, 0 for none, and `due` when to fire it. Writes schedule:<tenant>:<name>,
--- schedules:<tenant>, due. Verdicts: ok version | exists | full | gone | conflict version.
+-- spec, task, shown, paused, overlap, next, due and last, for create, how many there may be or, for
+-- replace, the tick that is waited for up to now; for pause reason; for resume and arm next and due;
+-- the others are blank. `version` is the one that is to be changed, 0 for any; `next` the tick that
+-- is waited for, 0 for none, and `due` when to fire it. Writes schedule:<tenant>:<name>,
+-- schedules:<tenant>, due. Verdicts: ok version | exists | full | gone | conflict version | moved.
 -- A row that is sent again is known by its nonce.
 return each(13, function(what, tenant, name, nonce, version, spec, task, shown, paused, overlap,
     tick, due, more)
@@ -33,6 +34,8 @@ return each(13, function(what, tenant, name, nonce, version, spec, task, shown, 
     return {'gone'}
   elseif version ~= '0' and tonumber(version) ~= known then
     return {'conflict', known}
+  elseif what == 'replace' and has[4] ~= more then
+    return {'moved'}
   elseif what == 'delete' then
     redis.call('DEL', key)
     redis.call('ZREM', index, name)
