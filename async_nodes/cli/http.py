@@ -107,6 +107,10 @@ class Client:
         """Send ``body`` as JSON to ``path``; raises what `get` raises."""
         return _checked(self.call("POST", path, body=body or {}, headers=headers, timeout=timeout))
 
+    def put(self, path: str, body: Mapping[str, Any]) -> Answer:
+        """Send ``body`` as JSON in place of what ``path`` has; raises what `get` raises."""
+        return _checked(self.call("PUT", path, body=body))
+
     def pieces(self, path: str) -> Iterator[bytes]:
         """Yield what ``path`` answers as it comes, which may be more than fits into memory.
 

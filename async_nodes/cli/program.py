@@ -57,6 +57,11 @@ VERBS: Final[Mapping[str, tuple[str, str, str]]] = {
         "队列或节点不再接受新任务,处理完已有任务。",
     ),
     "purge": ("purge", "Cancel the waiting tasks of a queue or a node.", "取消等待的任务。"),
+    "schedule": (
+        "schedule",
+        "Submit a task again and again: by cron or at a steady pace.",
+        "定时提交任务:按 cron 或固定间隔。",
+    ),
     "doctor": (
         "doctor",
         "Check this installation and a running server.",
