@@ -29,7 +29,9 @@ LONGEST: Final = 1.0
 FRESH: Final = 1.0
 """Seconds for which `Admission` believes what it has read."""
 
-READ_TIMEOUT: Final = 0.3
+READ_TIMEOUT: Final = 0.05
+"""Seconds that a submit may wait for what is drained; what was known before counts otherwise."""
+
 RETRY_AFTER: Final = 5.0
 """Seconds after which a client that was refused by a drain may ask again."""
 

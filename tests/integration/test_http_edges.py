@@ -253,7 +253,7 @@ def test_a_wrong_method_names_the_right_ones(web: Web) -> None:
     """405 with Allow; an address that there is not is 404; both are problems."""
     answer = web.ask("DELETE", "/v1/tasks")
     assert (answer.status, answer.code) == (405, "method_not_allowed")
-    assert answer.headers["allow"] == "OPTIONS, POST"
+    assert answer.headers["allow"] == "GET, HEAD, OPTIONS, POST"
     assert web.ask("PUT", "/v1/tasks/x/cancel").code == "method_not_allowed"
     assert web.ask("PROPFIND", "/healthz").code == "method_not_allowed"
     assert web.get("/").code == "not_found"
@@ -272,7 +272,7 @@ def test_head_and_options_are_answered(web: Web) -> None:
     assert (stream.status, stream.body) == (200, b"")
     options = web.ask("OPTIONS", "/v1/tasks")
     assert options.status == 200
-    assert set(options.headers["allow"].split(", ")) == {"OPTIONS", "POST"}
+    assert set(options.headers["allow"].split(", ")) == {"GET", "HEAD", "OPTIONS", "POST"}
 
 
 def test_nodes_are_listed_with_their_schemas(web: Web) -> None:

@@ -38,7 +38,7 @@ def store(redis_server: RedisServer) -> Iterator[RedisStore]:
     opened = open_blocking(config, make_app(config), title="history")
     opened.register(WORKER)
     yield opened
-    opened._link.close()  # type: ignore[attr-defined]
+    opened.link.close()
 
 
 class Played:
