@@ -256,7 +256,7 @@ def test_a_wrong_method_names_the_right_ones(web: Web) -> None:
     assert answer.headers["allow"] == "GET, HEAD, OPTIONS, POST"
     assert web.ask("PUT", "/v1/tasks/x/cancel").code == "method_not_allowed"
     assert web.ask("PROPFIND", "/healthz").code == "method_not_allowed"
-    assert web.get("/").code == "not_found"
+    assert web.get("/nothing").code == "not_found"
     assert web.get("/v2/tasks").code == "not_found"
 
 
