@@ -90,7 +90,7 @@ class Task:
     fence: str | None = None
     worker: str = ""
     cancel: bool = False
-    queued: str = "no"  # no | out | parked
+    queued: str = "no"  # no | out | parked | held
     redispatched: int = 0
     chunks: int = 0
     seq: int = 0
@@ -106,6 +106,12 @@ class Task:
     def slot(self) -> tuple[str, str]:
         """Return the place at the gate: list and tenant."""
         return self.asked.list_name, self.asked.tenant
+
+    @property
+    def scopes(self) -> tuple[str, str]:
+        """Return by what it may be paused."""
+        node = json.loads(b"{" + self.asked.tail.partition(b",")[0] + b"}")["node"]
+        return f"queue:{self.asked.list_name}", f"node:{node}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +150,8 @@ class Oracle:
         self.held: dict[str, set[str]] = defaultdict(set)
         self.due: dict[str, int] = {}
         self.dead: list[str] = []
+        self.paused: set[str] = set()
+        self.lines: dict[str, list[str]] = defaultdict(list)
         self.published: list[tuple[str, str, int, int]] = []
         self._effects: dict[Effect, Callable[[Task, Event], None]] = {
             Effect.PERSIST: lambda _task, _event: None,
@@ -200,6 +208,10 @@ class Oracle:
             refused = self._may_not_start(task, dispatch, worker)
             if refused:
                 return Refused(refused)
+            scope = next((one for one in task.scopes if one in self.paused), None)
+            if scope:
+                self._hold(task, scope)
+                return Refused("held")
             self._undispatch(task)
             self._happen(task, Event(_E.START, self._clock()), Payload())
             task.fence, task.worker, task.redispatched, task.chunks = fence, worker, 0, 0
@@ -401,7 +413,18 @@ class Oracle:
                     again += 1
                 else:
                     ended.append(task_id)
+        for scope in sorted(self.lines, key=lambda one: _rank(order, "".join(self.lines[one][:1]))):
+            self.release(scope, len(self.lines[scope]))
         return Swept(rescued, again, 0, tuple(ended))
+
+    def release(self, scope: str, most: int) -> tuple[int, int]:
+        """Dispatch held tasks again, the longest held first; answer how many, and how many stay."""
+        released = 0 if scope in self.paused else min(most, len(self.lines[scope]))
+        for _ in range(released):
+            task = self.tasks[self.lines[scope].pop(0)]
+            task.queued = "no"
+            self._happen(task, Event(_E.WAKE, self._clock()))
+        return released, len(self.lines[scope])
 
     # -- what the machine says, carried out ------------------------------------------------------
 
@@ -472,8 +495,18 @@ class Oracle:
         messages.insert(len(messages) if front else 0, message)
         self.unclaimed[task.asked.list_name][task.task_id] = now
 
+    def _hold(self, task: Task, scope: str) -> None:
+        self._undispatch(task)
+        task.queued = "held"
+        self.lines[scope].append(task.task_id)
+        self._happen(task, Event(_E.HOLD, self._clock()))
+
     def _undispatch(self, task: Task) -> None:
         was, task.queued = task.queued, "no"
+        if was == "held":
+            for scope in task.scopes:
+                if task.task_id in self.lines[scope]:
+                    self.lines[scope].remove(task.task_id)
         if was == "parked":
             self.parked[task.slot].remove(task.task_id)
         if was != "out":
@@ -489,7 +522,7 @@ class Oracle:
     # -- decisions -----------------------------------------------------------------------------
 
     def _may_not_start(self, task: Task, dispatch: int, worker: str) -> str:
-        startable = (task.snap.state, _E.START) in TABLE and task.queued != "no"
+        startable = (task.snap.state, _E.START) in TABLE and task.queued in ("out", "parked")
         if not startable or task.snap.dispatch != dispatch:
             return "stale"
         if not self.leases.get(worker):

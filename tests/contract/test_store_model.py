@@ -32,6 +32,7 @@ from async_nodes.core.ports import Claim, Ending
 from async_nodes.core.priority import LISTS
 from async_nodes.core.states import EventType, NodeState, Outcome, Reason
 from async_nodes.storage import layout
+from async_nodes.storage.controls import Controls, Mode
 from tests.contract.oracle import Oracle
 from tests.contract.real_store import KEYS, OTHER, WORKER, RealStore, open_store, submission
 from tests.servers import on_servers
@@ -54,6 +55,7 @@ ENDINGS = [
 jsons = st.sampled_from(
     [b"null", b'{"a": 1}', b'"\xe4\xbd\xa0\xe5\xa5\xbd"', b"[1,2,3]", b'"%d %s"']
 )
+SCOPES = ("queue:io.default", "node:echo")
 workers = st.sampled_from([WORKER, OTHER])
 whiches = st.integers(0, 9)
 
@@ -195,8 +197,10 @@ class Pair(RuleBasedStateMachine):
         fence = self.real.fence()
         dispatch = self.real.dispatch_of(one.task_id)
         said = self.both("claim", one.task_id, dispatch, worker=worker, fence=fence)
-        assert isinstance(said, Claim)
-        return (one.task_id, fence)
+        if isinstance(said, Claim):
+            return (one.task_id, fence)
+        assert self.oracle.paused
+        return multiple()
 
     @precondition(lambda self: any(self.oracle.lists.values()))
     @rule(target=claims, worker=workers, most=st.integers(1, 3), both=st.booleans())
@@ -286,6 +290,37 @@ class Pair(RuleBasedStateMachine):
             keys = [name(task) for name in (KEYS.task, KEYS.stream, KEYS.output, KEYS.log)]
             assert self.real.link.call("EXISTS", *keys) == 0
             assert self.real.link.call("ZSCORE", KEYS.index("default"), task) is None
+
+    # -- what an operator does -------------------------------------------------------------------
+
+    @rule(scope=st.sampled_from(SCOPES))
+    def pause(self, scope: str) -> None:
+        """Hold what would start."""
+        Controls(self.real.store).put(scope, Mode.PAUSE)
+        self.oracle.paused.add(scope)
+
+    @precondition(lambda self: self.oracle.paused)
+    @rule(which=whiches)
+    def resume(self, which: int) -> None:
+        """End a pause, and die before anything is released."""
+        scope = sorted(self.oracle.paused)[which % len(self.oracle.paused)]
+        Controls(self.real.store).end(scope)
+        self.oracle.paused.remove(scope)
+
+    @precondition(lambda self: any(self.oracle.lines.values()))
+    @rule(scope=st.sampled_from(SCOPES), most=st.integers(1, 2))
+    def release(self, scope: str, most: int) -> None:
+        """Dispatch held tasks again, unless they are to be held."""
+        _, *said = self.real.store.row("release", (scope, most))
+        assert tuple(said) == self.oracle.release(scope, most)
+        told, self.oracle.published = self.oracle.published, []
+        assert sorted(self.published()) == sorted(told)
+
+    @precondition(lambda self: any(self.oracle.lines.values()))
+    @rule()
+    def sweep(self) -> None:
+        """Let a worker finish what whoever resumed has begun."""
+        self.both("sweep")
 
     # -- what goes wrong ------------------------------------------------------------------------
 
@@ -396,6 +431,9 @@ class Pair(RuleBasedStateMachine):
         assert names(real.link.call("ZRANGE", KEYS.workers, 0, -1)) == sorted(oracle.leases)
         assert names(real.link.call("ZRANGE", KEYS.due, 0, -1)) == sorted(oracle.due)
         assert sorted(real.dead_letters()) == sorted(oracle.dead)
+        for scope in SCOPES:
+            line = real.link.call("LRANGE", KEYS.held(scope), 0, -1)
+            assert [one.decode() for one in line] == oracle.lines[scope]
         if self.gate_limit:
             gate = real.link.call("HGETALL", f"{KEYS.base}gate")
             counts = dict(zip(gate[::2], map(int, gate[1::2]), strict=True))
@@ -455,7 +493,7 @@ def without_times(document: bytes) -> str:
 
 
 def columns_of(document: layout.Document) -> tuple[Any, ...]:
-    queued = ("no", "out", "parked")[document.queued]
+    queued = ("no", "out", "parked", "held")[document.queued]
     return (
         queued, bool(document.cancel), document.redispatched, document.dispatch, document.spent,
         document.deaths, document.queued_version, document.started_version,
@@ -546,7 +584,8 @@ def _waiting_since(record: Snapshot, version: int) -> list[Event]:
     if record.state is NodeState.RUNNING or not steps:
         return []
     if record.state is NodeState.PENDING:
-        return [Event(EventType.WAKE, 0)] * steps
+        last = EventType.HOLD if record.reason is Reason.PAUSED else EventType.WAKE
+        return [Event(EventType.WAKE, 0)] * (steps - 1) + [Event(last, 0)]
     end = Event(END_OF_WAITING[record.reason], 0)
     return [Event(EventType.WAKE, 0)] * (steps - 1) + [end]
 
