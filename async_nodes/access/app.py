@@ -18,6 +18,7 @@ from werkzeug.exceptions import HTTPException, MethodNotAllowed
 
 from async_nodes.access import (
     batch,
+    controls,
     dead_letters,
     feed,
     files,
@@ -26,10 +27,13 @@ from async_nodes.access import (
     negotiate,
     ops,
     problems,
+    queues,
     results,
     retries,
     routes,
+    schedules,
     usage,
+    workers,
 )
 from async_nodes.access.events import Events
 from async_nodes.access.guard import OPEN_PATHS, Guard
@@ -93,6 +97,10 @@ def areas(settings: Settings, provider: Provider, nodes: Registry) -> Iterator[B
     for area in (routes, batch, listing, results, retries, feed, logs, dead_letters, usage):
         yield area.blueprint(provider)
     yield files.blueprint(provider, settings.file_limits)
+    for area in (queues, workers):
+        yield area.blueprint(provider)
+    yield controls.blueprint(provider, nodes)
+    yield schedules.blueprint(settings, provider, nodes)
     yield ops.blueprint(settings, provider, nodes)
 
 
