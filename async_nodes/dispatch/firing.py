@@ -78,6 +78,7 @@ class Firer:
         self._patience = patience
         self._clock = clock
         self._failing: dict[tuple[str, str], float] = {}
+        self._looked_up_to = ""
 
     # -- by the clock ------------------------------------------------------------------------
 
@@ -113,6 +114,14 @@ class Firer:
             if done[-1] in {"stale", "gone"}:
                 break
         return done
+
+    def look_after(self) -> int:
+        """Look whether some schedules have lost their timers; return how many had.
+
+        Each call looks at the next ones. Raises StoreUnavailable.
+        """
+        self._looked_up_to, found = self._schedules.rearm(self._looked_up_to)
+        return found
 
     def _step(
         self, stored: StoredSchedule, firing: Firing, request: SubmitRequest | None, now: int

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from async_nodes.settings import Settings
     from async_nodes.storage.redis_store import RedisStore
 
+LOOK_EVERY: Final = 5.0
+"""Seconds between two looks at whether schedules have lost their timers."""
+
 BUDGET: Final = 0.3
 """Seconds that one turn may take: far less than the time between two renewals of a lease."""
 
@@ -45,6 +48,7 @@ class DueSchedules:
         self._firer: Firer | None = None
         self._waiting: deque[str] = deque()
         self._complained: dict[str, str] = {}
+        self._looked_at = clock()
 
     def turn(self, due: Sequence[str]) -> None:
         """Take in what is due, and fire for a while.
@@ -54,16 +58,33 @@ class DueSchedules:
 
         """
         self._waiting.extend(one for one in due if one not in self._waiting)
-        until = self._clock() + BUDGET
+        now = self._clock()
+        if now - self._looked_at >= LOOK_EVERY:
+            self._looked_at = now
+            self._guarded("", self._look)
+        until = now + BUDGET
         while self._waiting and self._clock() < until:
             self._fire(self._waiting.popleft())
 
+    def _look(self) -> list[str]:
+        found = self._ready().look_after()
+        if found:
+            say(f"schedules: {found} had lost their timers")
+        return ["rearmed"] * found
+
     def _fire(self, schedule: str) -> None:
         tenant, _, name = schedule.rpartition(":")
+        self._guarded(schedule, lambda: self._ready().fire(tenant, name))
+
+    def _ready(self) -> Firer:
+        if self._firer is None:
+            self._firer = self._make()
+        return self._firer
+
+    def _guarded(self, schedule: str, act: Callable[[], list[str]]) -> None:
+        """Count what was done, or tell of the fault."""
         try:
-            if self._firer is None:
-                self._firer = self._make()
-            done = self._firer.fire(tenant, name)
+            done = act()
         except AsyncNodesError as error:
             if isinstance(error, StoreUnavailable):
                 self._waiting.clear()  # it offers them again
@@ -75,7 +96,7 @@ class DueSchedules:
             for word in done:
                 work_metrics.schedules[word] += 1
             if "paused" in done:
-                say(f"schedule {name!r} is paused: its task can no longer be sent")
+                say(f"schedule {schedule!r} is paused: its task can no longer be sent")
 
     def _complain(self, schedule: str, text: str) -> None:
         """Count a fault, and tell of it unless it is the one that was told of last."""
@@ -85,7 +106,8 @@ class DueSchedules:
         if len(self._complained) >= 1_000:  # noqa: PLR2004 - a bound, any will do
             self._complained.clear()
         self._complained[schedule] = text
-        say(f"schedule {schedule!r} cannot be fired: {text}")
+        what = f"schedule {schedule!r} cannot be fired" if schedule else "schedules"
+        say(f"{what}: {text}")
 
 
 def due_schedules(store: RedisStore, settings: Settings) -> DueSchedules:

@@ -32,7 +32,7 @@ them. With the default prefix ``an``:
 | an:{0}:filesize:<tenant> | hash | ever | file_… | what files take: id -> bytes, "total" |
 | an:{0}:filekey:<tenant>:<sha> | string | like its file | file_commit | "<id> <fingerprint>" of an upload's Idempotency-Key |
 | an:{0}:schedule:<tenant>:<name> | hash | until it is deleted | schedule, fire | a schedule: definition, version, the tick it waits for, what it has done |
-| an:{0}:schedules:<tenant> | zset | ever | schedule | names of schedules, by name |
+| an:{0}:schedules | zset | ever | schedule | "<tenant>:<name>" of every schedule, by name |
 | an:{0}:schema | zset | ever | every process | "records": the highest schema that was written |
 | an:{0}:gate | hash | ever | dispatch, claim | messages out per "<list>:<tenant>" (only with a limit) |
 | an:{0}:park:<list>:<tenant> | list | ever | dispatch, claim | ids parked at the gate |
@@ -190,9 +190,10 @@ class Keys:
         """Return the key of a schedule."""
         return f"{self.base}schedule:{tenant}:{name}"
 
-    def schedules(self, tenant: str) -> str:
-        """Return the key of a tenant's schedules' names."""
-        return f"{self.base}schedules:{tenant}"
+    @property
+    def schedules(self) -> str:
+        """Return the key of the names of all schedules."""
+        return f"{self.base}schedules"
 
     @property
     def schema(self) -> str:

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from async_nodes.storage.redis_store import RedisStore
 
 MOST_PER_TENANT: Final = 1_000
+AT_ONCE: Final = 200
+"""Schedules that one script looks after: a millisecond of the server's time."""
+
 _FIELDS: Final = (
     "version", "spec", "task", "shown", "paused", "reason", "next", "last", "last_task", "fired",
     "missed", "skipped", "created", "updated",
@@ -142,14 +145,15 @@ class Schedules:
             most: how many at most.
 
         """
-        start = f"({after}" if after else "-"
-        names = self._store.link.call(
-            "ZRANGEBYLEX", self._store.keys.schedules(tenant), start, "+", "LIMIT", 0, most + 1
+        start, end = f"({tenant}:{after}", f"({tenant};"  # the character behind the colon
+        members = self._store.link.call(
+            "ZRANGEBYLEX", self._store.keys.schedules, start, end, "LIMIT", 0, most + 1
         )
-        if not names:
+        if not members:
             return [], False
-        found, _ = self._read(tenant, [name.decode() for name in names[:most]])
-        return [one for one in found if one is not None], len(names) > most
+        names = [member.decode().removeprefix(f"{tenant}:") for member in members[:most]]
+        found, _ = self._read(tenant, names)
+        return [one for one in found if one is not None], len(members) > most
 
     def now_ms(self) -> int:
         """Return the store's time, which all processes go by."""
@@ -210,6 +214,20 @@ class Schedules:
     def arm(self, tenant: str, name: str, *, next_ms: int, at_ms: int) -> None:
         """Let a schedule be offered at a time, if it waits for that tick; else what is right."""
         self._change("arm", tenant, name, 0, *_BLANK, next_ms, at_ms, "")
+
+    def rearm(self, after: str = "", *, most: int = AT_ONCE) -> tuple[str, int]:
+        """Give schedules of any tenant that wait without a timer another one.
+
+        Args:
+            after: where to go on, empty to begin.
+            most: how many to look at.
+
+        Returns:
+            Where to go on, empty at the end, and how many had none.
+
+        """
+        last, found = self._store.run("rearm", after, most)
+        return last.decode(), int(found)
 
     def _change(self, what: str, tenant: str, name: str, version: int, *rest: Any) -> Changed:
         nonce = secrets.token_hex(8)

@@ -161,7 +161,7 @@ def test_nothing_is_left_of_a_deleted_schedule(store: RealStore, schedules: Sche
     assert schedules.delete(TENANT, NAME).verdict == "ok"
     assert schedules.delete(TENANT, NAME) == Changed("gone")
 
-    gone = {KEYS.schedule(TENANT, NAME), KEYS.schedules(TENANT), KEYS.due}
+    gone = {KEYS.schedule(TENANT, NAME), KEYS.schedules, KEYS.due}
     assert before - set(store.link.call("KEYS", "*")) == {key.encode() for key in gone}
     assert schedules.replace(TENANT, NAME, PLAIN, waits_for=0) == Changed("gone")
 
@@ -284,6 +284,25 @@ def test_the_timer_offers_a_schedule_until_it_is_fired(
     again = timer(store)
     assert again is not None
     assert again > schedules.now_ms() + 3_000
+
+
+def test_a_lost_timer_is_found(store: RealStore, schedules: Schedules) -> None:
+    """A process of a release that knows no schedules may have taken it; only who waits gets one."""
+    for name in ("a", "b", "c", "d"):
+        schedules.create(TENANT, name, PLAIN)
+    schedules.create("other", "e", PLAIN)
+    schedules.pause(TENANT, "b")
+    fired = Firing(version=1, expected=1_000, tick=None, passed=1)
+    schedules.fire(TENANT, "c", fired)
+    for member in (f"s:{TENANT}:a", "s:other:e"):
+        store.link.call("ZREM", KEYS.due, member)
+
+    after, first = schedules.rearm(most=3)
+    assert (after, first) == (f"{TENANT}:c", 1)
+    assert schedules.rearm(after, most=3) == ("", 1)
+    assert schedules.rearm(most=50) == ("", 0)
+    waiting = {member.decode() for member in store.link.call("ZRANGE", KEYS.due, 0, -1)}
+    assert waiting == {f"s:{TENANT}:a", f"s:{TENANT}:d", "s:other:e"}
 
 
 # -- the firer -------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ import pytest
 from prometheus_client import generate_latest
 
 from async_nodes.core.errors import AsyncNodesError
-from async_nodes.execution.due_schedules import BUDGET, DueSchedules
+from async_nodes.execution.due_schedules import BUDGET, LOOK_EVERY, DueSchedules
 from async_nodes.storage.redis_errors import StoreUnavailable
 from async_nodes.telemetry import work_metrics
 
@@ -26,12 +26,18 @@ class Scripted:
 
     def __init__(self, fire: Callable[[str], list[str]]) -> None:
         self._fire = fire
+        self.looks = 0
         self.asked: list[tuple[str, str]] = []
 
     def fire(self, tenant: str, name: str) -> list[str]:
         """Take note and answer."""
         self.asked.append((tenant, name))
         return self._fire(name)
+
+    def look_after(self) -> int:
+        """Find a timer lost at the first look."""
+        self.looks += 1
+        return int(self.looks == 1)
 
 
 def over(fire: Callable[[str], list[str]], **options: Any) -> tuple[DueSchedules, Scripted]:
@@ -112,4 +118,18 @@ def test_a_schedule_that_was_paused_is_told_of(capfd: pytest.CaptureFixture[str]
     """Nobody has asked for that."""
     due, _ = over(lambda _: ["paused"])
     due.turn(("a:one",))
-    assert "schedule 'one' is paused" in capfd.readouterr().err
+    assert "schedule 'a:one' is paused" in capfd.readouterr().err
+
+
+def test_lost_timers_are_looked_for_now_and_then(capfd: pytest.CaptureFixture[str]) -> None:
+    """Also while nothing is due."""
+    now = [0.0]
+    due, scripted = over(lambda _: ["fired"], clock=lambda: now[0])
+
+    for _turn in range(21):
+        due.turn(())
+        now[0] += LOOK_EVERY / 10
+
+    assert scripted.looks == 2
+    assert work_metrics.schedules == {"rearmed": 1}
+    assert "1 had lost their timers" in capfd.readouterr().err

@@ -2,14 +2,14 @@
 -- spec, task, shown, paused, overlap, next, due and last, for create, how many there may be or, for
 -- replace, the tick that is waited for up to now; for pause reason; for resume and arm next and due;
 -- the others are blank. `version` is the one that is to be changed, 0 for any; `next` the tick that
--- is waited for, 0 for none, and `due` when to fire it. Writes schedule:<tenant>:<name>,
--- schedules:<tenant>, due. Verdicts: ok version | exists | full | gone | conflict version | moved.
+-- is waited for, 0 for none, and `due` when to fire it. Writes schedule:<tenant>:<name>, schedules,
+-- due. Verdicts: ok version | exists | full | gone | conflict version | moved.
 -- A row that is sent again is known by its nonce.
 return each(13, function(what, tenant, name, nonce, version, spec, task, shown, paused, overlap,
     tick, due, more)
-  local key = B .. 'schedule:' .. tenant .. ':' .. name
-  local index, timers = B .. 'schedules:' .. tenant, B .. 'due'
-  local timer = 's:' .. tenant .. ':' .. name
+  local member = tenant .. ':' .. name
+  local key, timer = B .. 'schedule:' .. member, 's:' .. member
+  local index, timers = B .. 'schedules', B .. 'due'
   local function wait(at, waiting)
     if waiting then redis.call('ZADD', timers, at, timer) else redis.call('ZREM', timers, timer) end
   end
@@ -26,10 +26,11 @@ return each(13, function(what, tenant, name, nonce, version, spec, task, shown, 
   if known > 0 and has[2] == nonce then return {'ok', known} end
   if what == 'create' then
     if known > 0 then return {'exists'} end
-    if redis.call('ZCARD', index) >= tonumber(more) then return {'full'} end
+    local there = redis.call('ZLEXCOUNT', index, '[' .. tenant .. ':', '(' .. tenant .. ';')
+    if there >= tonumber(more) then return {'full'} end
     redis.call('HSET', key, 'created', now, 'last', 0, 'last_task', '', 'fired', 0, 'missed', 0,
       'skipped', 0)
-    redis.call('ZADD', index, 0, name)
+    redis.call('ZADD', index, 0, member)
   elseif known == 0 then
     return {'gone'}
   elseif version ~= '0' and tonumber(version) ~= known then
@@ -38,7 +39,7 @@ return each(13, function(what, tenant, name, nonce, version, spec, task, shown, 
     return {'moved'}
   elseif what == 'delete' then
     redis.call('DEL', key)
-    redis.call('ZREM', index, name)
+    redis.call('ZREM', index, member)
     wait(0, false)
     return {'ok', known}
   elseif what == 'resume' and has[3] == '0' then
