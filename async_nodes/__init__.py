@@ -19,10 +19,12 @@ if TYPE_CHECKING:
     from async_nodes.access.mount import blueprint
     from async_nodes.core.context import ScopeContext
     from async_nodes.nodes.context import NodeContext
+    from async_nodes.nodes.files import File
     from async_nodes.nodes.spec import node
 
 __all__ = [
     "AsyncNodesError",
+    "File",
     "NodeContext",
     "RetryPolicy",
     "RetryableError",
@@ -34,6 +36,7 @@ __all__ = [
 ]
 
 _LAZY = {
+    "File": "async_nodes.nodes.files",
     "blueprint": "async_nodes.access.mount",
     "NodeContext": "async_nodes.nodes.context",
     "ScopeContext": "async_nodes.core.context",

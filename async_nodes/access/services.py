@@ -12,6 +12,7 @@ from async_nodes.dispatch.submit import Submitter
 from async_nodes.nodes import Registry
 from async_nodes.settings import Settings
 from async_nodes.storage.controls import Admission
+from async_nodes.storage.files import Files
 from async_nodes.storage.redis_store import RedisStore
 
 
@@ -54,7 +55,15 @@ class Services:
         """
         ids = store.id_source()
         admission = Admission.over(store)
-        submitter = Submitter(store, ids, nodes, settings, clock, admit=admission.check)
+        submitter = Submitter(
+            store,
+            ids,
+            nodes,
+            settings,
+            clock,
+            admit=admission.check,
+            files=lambda tenant: Files(store, tenant, settings.file_limits),
+        )
         return cls(store, hub, ids, submitter, admission, clock)
 
 

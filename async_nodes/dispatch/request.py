@@ -216,12 +216,24 @@ class Faults:
             self.add(UnknownNodeError(name[:100], nodes))
         return spec
 
-    def check_inputs(self, spec: NodeSpec, inputs: Mapping[str, Any]) -> None:
-        """Add every fault of the inputs: the node's validation stops at its first."""
+    def check_inputs(
+        self,
+        spec: NodeSpec,
+        inputs: Mapping[str, Any],
+        missing: frozenset[str] = frozenset(),
+    ) -> None:
+        """Add every fault of the inputs: the node's validation stops at its first.
+
+        Args:
+            spec: the node.
+            inputs: as parsed.
+            missing: ids of files that are not there.
+
+        """
         left = dict(inputs)
         while len(self._found) < MAX_FAULTS:
             try:
-                spec.validate(left)
+                spec.inputs.check_files(left, missing)
             except AsyncNodesError as fault:
                 name = _input_name(fault.pointer)
                 if name in left:

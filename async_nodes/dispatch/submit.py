@@ -22,9 +22,11 @@ from async_nodes.core.ports import Accepted, Submission, Tasks
 from async_nodes.core.priority import list_of
 from async_nodes.core.states import NodeState
 from async_nodes.dispatch import again
+from async_nodes.dispatch.file_inputs import keep_files
 from async_nodes.dispatch.request import MAX_TIMEOUT_MS, SubmitRequest, parse, parse_item
 
 if TYPE_CHECKING:
+    from async_nodes.core.files import Files
     from async_nodes.core.ids import IdSource
     from async_nodes.nodes import NodeSpec
     from async_nodes.settings import Settings
@@ -82,6 +84,7 @@ class Submitter:
         base: what the links of a record begin with, for an app that is mounted elsewhere than at
             the root.
         admit: refuses what is not let in, by its list and its node.
+        files: a tenant's files; without it nobody looks whether those that inputs name are there.
 
     """
 
@@ -95,6 +98,7 @@ class Submitter:
         *,
         base: str = "",
         admit: Callable[[str, str], None] = _anything,
+        files: Callable[[str], Files] | None = None,
     ) -> None:
         self._store = store
         self._ids = ids
@@ -103,6 +107,7 @@ class Submitter:
         self._clock = clock
         self._base = base
         self._admit = admit
+        self._files = files
 
     def submit(
         self,
@@ -130,7 +135,7 @@ class Submitter:
         """
         now_ms = int(self._clock() * 1000)
         request = parse(raw, self._registry, now_ms=now_ms)
-        self._let_in(request)
+        self._let_in(request, tenant, now_ms)
         submission = self._composed(
             request,
             self._ids.make(now_ms),
@@ -175,7 +180,7 @@ class Submitter:
                 time.sleep(0)  # in a process of many greenlets the others have their turn
             try:
                 request, own_key = parse_item(raw, self._registry, now_ms=now_ms)
-                self._let_in(request)
+                self._let_in(request, tenant, now_ms)
             except AsyncNodesError as error:
                 answers.append(error)
                 continue
@@ -219,7 +224,7 @@ class Submitter:
         now_ms = int(self._clock() * 1000)
         original = again.original_of(document)
         request = again.revised(original, raw, self._registry, now_ms=now_ms)
-        self._let_in(request)
+        self._let_in(request, tenant, now_ms)
         submission = self._composed(
             request,
             self._ids.make(now_ms),
@@ -231,9 +236,16 @@ class Submitter:
         )
         return submitted(self._store.submit(submission))
 
-    def _let_in(self, request: SubmitRequest) -> None:
+    def _let_in(self, request: SubmitRequest, tenant: str, now_ms: int) -> None:
         spec = request.spec
         self._admit(list_of(spec.kind, request.priority), spec.name)
+        if spec.inputs.takes_files and self._files is not None:
+            keep_files(
+                request,
+                self._files(tenant),
+                now_ms=now_ms,
+                default_timeout_ms=self._default_timeout_ms,
+            )
 
     def _composed(
         self, request: SubmitRequest, task_id: str, *, tenant: str, key: str, **more: Any

@@ -13,7 +13,7 @@ import re
 import threading
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NoReturn, Self
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol, Self
 from urllib.parse import urljoin
 
 from async_nodes.core.errors import RetryableError, TerminalError
@@ -22,7 +22,7 @@ from async_nodes.egress.wire import Wire, connection
 from async_nodes.version import __version__
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from async_nodes.egress.guard import Guard, Target
 
@@ -65,12 +65,22 @@ class Timeouts:
         return cls(connect=min(10.0, seconds), read=seconds, total=seconds)
 
 
+class SizedBody(Protocol):
+    """A body that is sent in pieces as they are read; a redirect may read it once more."""
+
+    @property
+    def size(self) -> int:
+        """Return how many bytes all pieces have together."""
+
+    def __iter__(self) -> Iterator[bytes]: ...
+
+
 @dataclass(slots=True)
 class _Call:
     method: str
     url: str
     headers: dict[str, str]
-    body: bytes | None
+    body: bytes | SizedBody | None
 
 
 class Client:
@@ -111,7 +121,7 @@ class Client:
         *,
         headers: Mapping[str, str] | None = None,
         json: Any = _ABSENT,
-        body: bytes | str | None = None,
+        body: bytes | str | SizedBody | None = None,
         timeout: Timeouts | float | None = None,
         stream: bool = False,
     ) -> Response:
@@ -122,7 +132,7 @@ class Client:
             url: an absolute http or https URL.
             headers: sent as they are; Host, Content-Length and other framing are refused.
             json: a JSON value to send as the body; not together with `body`.
-            body: raw bytes, or text sent as UTF-8.
+            body: raw bytes, text sent as UTF-8, or what yields so many bytes in pieces.
             timeout: bounds of this request; a number bounds the whole of it.
             stream: return once the headers are there and leave the body to the caller.
 
@@ -197,8 +207,11 @@ class Client:
             connect_timeout=timeouts.connect,
             read_timeout=timeouts.read,
         )
+        headers = call.headers
+        if call.body is not None and not isinstance(call.body, bytes):
+            headers = {**headers, "Content-Length": str(call.body.size)}
         try:
-            made.request(call.method, target.path, call.body, call.headers, preload_content=False)
+            made.request(call.method, target.path, call.body, headers, preload_content=False)
             raw = made.getresponse()
         except FAILURES as error:
             made.close()
@@ -238,7 +251,7 @@ def _call(
     headers: Mapping[str, str] | None,
     *,
     json: Any,
-    body: bytes | str | None,
+    body: bytes | str | SizedBody | None,
 ) -> _Call:
     method = method.upper()
     if not _METHOD.fullmatch(method) or method in _REFUSED_METHODS:

@@ -28,8 +28,10 @@ from async_nodes.execution.report import Later, Report
 from async_nodes.execution.signals import FenceLost, Released
 from async_nodes.nodes import NodeContext, NodeSpec, invoke
 from async_nodes.nodes.context import NoBlobs
+from async_nodes.nodes.files import NodeFiles, prepared
 
 if TYPE_CHECKING:
+    from async_nodes.core.files import Files
     from async_nodes.core.ports import Blobs, Claim, Ending, Finished, Tasks
     from async_nodes.egress.guard import Guard
     from async_nodes.execution.bus import EventBus
@@ -58,6 +60,10 @@ class Host(Protocol):
         """Run an ``async def`` body to its end."""
 
 
+def _no_files(_tenant: str) -> None:
+    """Give none: where there is no store for them."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Executor:
     """Hold what every attempt of a process shares.
@@ -69,7 +75,7 @@ class Executor:
         guard: which addresses a node may call.
         middleware: wraps every body, outermost first.
         bus: told of starts and endings.
-        blobs: what the nodes of a tenant keep, by the tenant.
+        blobs, files: what the nodes of a tenant keep, by the tenant.
         log_level: what a body logs so severely goes to its task's own log.
 
     """
@@ -81,6 +87,7 @@ class Executor:
     middleware: Callable[[Middleware], Middleware]
     bus: EventBus
     blobs: Callable[[str], Blobs] = NoBlobs
+    files: Callable[[str], Files | None] = _no_files
     log_level: int = logging.INFO
 
 
@@ -144,7 +151,7 @@ def _perform(
     seconds, late = _seconds_left(claim)
 
     def body() -> Any:
-        inputs = job.spec.validate(job.inputs)
+        inputs = prepared(job.spec, job.inputs, ctx)
         with one_process():
             if job.spec.style.startswith("async"):
                 return executor.host.run_async(job.spec, ctx, inputs)
@@ -204,6 +211,7 @@ def _context(executor: Executor, claim: Claim, job: Job, report: Report) -> Node
         deadline=claim.deadline_ms / 1000 if claim.deadline_ms else None,
         scope=job.scope,
         http=Client(executor.guard),
+        files=NodeFiles(executor.files(claim.tenant), seconds=claim.timeout_ms / 1000),
         blobs=executor.blobs(claim.tenant),
         on_progress=report.progress,
         on_usage=report.usage,

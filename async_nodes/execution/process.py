@@ -13,6 +13,7 @@ from async_nodes.dispatch.connect import open_blocking
 from async_nodes.egress.guard import Guard
 from async_nodes.execution.attempt import Executor
 from async_nodes.execution.bus import BUS
+from async_nodes.execution.files import WorkerFiles
 from async_nodes.execution.middleware import STANDARD
 from async_nodes.nodes.registry import registry
 from async_nodes.settings import Settings
@@ -43,6 +44,7 @@ def executor_for(settings: Settings, store: RedisStore, host: Host) -> Executor:
         guard=Guard(frozenset(settings.egress_allow)),
         middleware=STANDARD,
         bus=BUS,
+        files=WorkerFiles(settings, store),
         blobs=lambda tenant: Blobs(store, tenant),
         log_level=LEVELS[settings.task_log_level],
     )

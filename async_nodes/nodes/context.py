@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from async_nodes.core.context import EMPTY, ScopeContext
+from async_nodes.nodes.files import NodeFiles
 
 if TYPE_CHECKING:
     from collections.abc import Callable, MutableMapping
@@ -118,6 +119,7 @@ class NodeContext:
         deadline: epoch seconds after which the whole task fails, or None.
         scope: the values that travel with the task.
         http: the only way out; closed when the task is cancelled.
+        files: the tenant's files: those that the body makes; its inputs bring their own.
         blobs: bytes that the tenant's nodes keep from one task to the next, by name.
         on_progress, on_usage, on_chunk, on_log: where reports go.
         log_level: what is at least so severe goes to the task's own log.
@@ -134,6 +136,7 @@ class NodeContext:
     deadline: float | None = None
     scope: ScopeContext = EMPTY
     http: Client = field(default_factory=_closed_network)
+    files: NodeFiles = field(default_factory=NodeFiles)
     blobs: Blobs = field(default_factory=NoBlobs)
     on_progress: Callable[[float, str], None] = _ignore
     on_usage: Callable[[dict[str, int]], None] = _ignore

@@ -10,10 +10,13 @@ from __future__ import annotations
 import base64
 from email.message import Message
 from typing import TYPE_CHECKING, Annotated, Any
+from urllib.parse import unquote, urlsplit
 
 import msgspec
 
 from async_nodes.core.errors import RetryableError, TerminalError
+from async_nodes.core.files import DEFAULT_NAME, base_name, media_type_of
+from async_nodes.nodes.files import File
 from async_nodes.nodes.spec import node
 
 if TYPE_CHECKING:
@@ -28,13 +31,15 @@ _WRITES = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 
 
 @node("http.request", redact=("headers",))
-def http_request(
+def http_request(  # noqa: PLR0913, PLR0917 - inputs come by name
     ctx: NodeContext,
     url: str,
     method: str = "GET",
     headers: dict[str, str] | None = None,
     json: Any = None,
     body: str | None = None,
+    body_file: File | None = None,
+    save: bool = False,  # noqa: FBT001, FBT002
     timeout_ms: Annotated[int, msgspec.Meta(ge=1, le=3_600_000)] = 30_000,
 ) -> dict[str, Any]:
     """Send an HTTP request and return its status, headers and body.
@@ -44,30 +49,58 @@ def http_request(
         url: an absolute http or https URL of a public address.
         method: the HTTP method.
         headers: sent as they are, never shown in the record.
-        json: a value to send as JSON; not together with `body`; null sends nothing.
+        json: a value to send as JSON; null sends nothing. Of `json`, `body` and `body_file` one
+            may be given.
         body: text to send.
+        body_file: a file to send, in pieces as it is read.
+        save: keep the answer's body as a file, however large (at most 32 MiB).
         timeout_ms: bounds the whole request.
 
     Returns:
         ``{status, headers, json}`` for a JSON answer, ``{status, headers, body}`` for text,
-        ``{status, headers, body_base64}`` for everything else. Header names are lower-case.
+        ``{status, headers, body_base64}`` for everything else; ``{status, headers, file}`` with
+        `save`. Header names are lower-case.
 
     """
-    if json is not None and body is not None:
-        raise TerminalError("give either json or body, not both", code="invalid_inputs")
+    if sum(given is not None for given in (json, body, body_file)) > 1:
+        raise TerminalError("give one of json, body and body_file", code="invalid_inputs")
     sent = dict(headers or {})
     if method.upper() in _WRITES and not any(name.lower() == "idempotency-key" for name in sent):
         sent["Idempotency-Key"] = ctx.idempotency_key
+    if body_file is not None and not any(name.lower() == "content-type" for name in sent):
+        sent["Content-Type"] = body_file.media_type
     payload = {} if json is None else {"json": json}
     with ctx.http.request(
-        method, url, headers=sent, body=body, timeout=timeout_ms / 1000, **payload
+        method,
+        url,
+        headers=sent,
+        body=body if body_file is None else body_file,
+        timeout=timeout_ms / 1000,
+        stream=save,
+        **payload,
     ) as response:
         _raise_for_retry(response)
         return {
             "status": response.status,
             "headers": {name.lower(): value for name, value in response.headers.items()},
-            **_body(response),
+            **({"file": _saved(ctx, response)} if save else _body(response)),
         }
+
+
+def _saved(ctx: NodeContext, response: Response) -> File:
+    """Keep an answer's body as a file, in pieces as it arrives, under its own or its URL's name."""
+    told = Message()
+    told["content-disposition"] = response.headers.get("Content-Disposition", "attachment")
+    name = told.get_filename() or unquote(urlsplit(response.url).path).rpartition("/")[2]
+    try:
+        name = base_name(name)
+    except ValueError:
+        name = DEFAULT_NAME
+    try:
+        media_type = media_type_of(response.headers.get("Content-Type", ""))
+    except ValueError:
+        media_type = ""  # guessed from the name
+    return ctx.files.write(name, response.iter_bytes(), media_type=media_type)
 
 
 def _raise_for_retry(response: Response) -> None:

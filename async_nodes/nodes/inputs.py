@@ -19,12 +19,14 @@ from typing import Any, NoReturn
 import msgspec
 
 from async_nodes.core.errors import AsyncNodesError
+from async_nodes.nodes.files import File, reader, schema_of
 
 CONTEXT_PARAMETER = "ctx"
 
 _PATH = re.compile(r"^(?P<text>.*?)(?: - at `\$(?P<path>.*)`)?$", re.DOTALL)
 _STEP = re.compile(r"\.(?P<name>[^.\[\]]+)|\[(?P<index>\d+)\]")
 _FIELD = re.compile(r"(missing required|unknown) field `(?P<name>.*)`")
+Hook = Callable[[type, Any], Any] | None
 _IMMUTABLE = (str, int, float, bool, type(None), tuple, frozenset)
 
 
@@ -36,36 +38,54 @@ class Inputs:
         names: the declared inputs, in order.
         open: whether further names are taken (the function has ``**kwargs``).
         schema: the JSON schema of the inputs object.
+        takes_files: whether any of them may be a file.
 
     """
 
     names: tuple[str, ...]
     open: bool
     schema: Mapping[str, Any]
+    takes_files: bool
     _type: type[msgspec.Struct]
     _extra: Any
 
-    def validate(self, inputs: bytes | Mapping[str, Any]) -> dict[str, Any]:
+    def validate(
+        self, inputs: bytes | Mapping[str, Any], found: list[File] | None = None
+    ) -> dict[str, Any]:
         """Return keyword arguments with every default filled in.
 
         Args:
             inputs: a JSON object, encoded or not.
+            found: takes the files among them; nobody has looked yet whether they are there.
 
         Raises:
             AsyncNodesError: ``not_json`` for bytes that are not JSON, ``invalid_inputs`` with a
                 pointer below ``/inputs`` for everything that does not fit.
 
         """
+        return self._validated(inputs, reader(found) if self.takes_files else None)
+
+    def check_files(self, inputs: Mapping[str, Any], missing: frozenset[str]) -> None:
+        """Refuse inputs that name files which are not there; raises as `validate` does.
+
+        Args:
+            inputs: good ones but for that.
+            missing: ids of such files.
+
+        """
+        self._validated(inputs, reader(missing=missing))
+
+    def _validated(self, inputs: bytes | Mapping[str, Any], hook: Hook) -> dict[str, Any]:
         try:
             value = msgspec.json.decode(inputs) if isinstance(inputs, bytes) else inputs
             if not isinstance(value, Mapping):
                 _refuse("the inputs must be a JSON object", "")
             self._refuse_unknown(value)
             known = {name: value[name] for name in self.names if name in value}
-            checked = msgspec.convert(known, self._type)
+            checked = msgspec.convert(known, self._type, dec_hook=hook)
             result = {name: getattr(checked, name) for name in self.names}
             for name in value.keys() - known.keys():
-                result[name] = self._convert_extra(name, value[name])
+                result[name] = self._convert_extra(name, value[name], hook)
         except msgspec.ValidationError as error:
             _refuse_invalid(str(error))
         except msgspec.DecodeError as error:
@@ -82,11 +102,11 @@ class Inputs:
                 hint = f"; did you mean {close[0]!r}?" if close else f"; it takes {takes}"
                 _refuse(f"there is no input {name!r}{hint}", _pointer(str(name)))
 
-    def _convert_extra(self, name: str, value: Any) -> Any:
+    def _convert_extra(self, name: str, value: Any, hook: Hook) -> Any:
         if self._extra is Any:
             return value
         try:
-            return msgspec.convert(value, self._extra)
+            return msgspec.convert(value, self._extra, dec_hook=hook)
         except msgspec.ValidationError as error:
             _refuse_invalid(str(error), within=_pointer(name))
 
@@ -117,8 +137,9 @@ def inputs_of(function: Callable[..., Any]) -> Inputs:
             _refuse_node(function, f"{parameter} must be a parameter that takes a name")
         else:
             fields.append(_field(parameter, annotation))
-    made, schema = _build(function, fields, extra)
-    return Inputs(tuple(name for name, *_ in fields), extra is not None, schema, made, extra)
+    made, schema, takes_files = _build(function, fields, extra)
+    names = tuple(name for name, *_ in fields)
+    return Inputs(names, extra is not None, schema, takes_files, made, extra)
 
 
 def takes_context(function: Callable[..., Any]) -> bool:
@@ -150,25 +171,33 @@ def _field(parameter: inspect.Parameter, annotation: Any) -> Any:
 
 def _build(
     function: Callable[..., Any], fields: list[Any], extra: Any
-) -> tuple[type[msgspec.Struct], Mapping[str, Any]]:
+) -> tuple[type[msgspec.Struct], Mapping[str, Any], bool]:
+    asked: list[type] = []
+
+    def schema_hook(kind: type) -> dict[str, Any]:
+        asked.append(kind)
+        return schema_of(kind)
+
     try:
         made = msgspec.defstruct("Inputs", fields, kw_only=True)
-        (schema,), shared = msgspec.json.schema_components([made], ref_template="#/$defs/{name}")
+        (schema,), shared = msgspec.json.schema_components(
+            [made], schema_hook=schema_hook, ref_template="#/$defs/{name}"
+        )
         schema = dict(shared.pop("Inputs"))
-        further = _further(extra)
+        further = _further(extra, schema_hook)
     except (TypeError, ValueError) as error:
         _refuse_node(function, f"an input's type cannot come from JSON: {error}")
     schema.pop("title", None)
     schema["additionalProperties"] = further
     if shared:
         schema["$defs"] = shared
-    return made, schema
+    return made, schema, File in asked
 
 
-def _further(extra: Any) -> Any:
+def _further(extra: Any, schema_hook: Callable[[type], dict[str, Any]]) -> Any:
     if extra is None or extra is Any:
         return extra is Any
-    return msgspec.json.schema(extra)
+    return msgspec.json.schema(extra, schema_hook=schema_hook)
 
 
 def _refuse_invalid(message: str, *, within: str = "") -> NoReturn:

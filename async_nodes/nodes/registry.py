@@ -22,6 +22,7 @@ SETTING = "ASYNC_NODES_IMPORTS"
 BUILT_IN = (
     "async_nodes.nodes.echo",
     "async_nodes.nodes.embedding",
+    "async_nodes.nodes.file_text",
     "async_nodes.nodes.http_request",
     "async_nodes.nodes.llm_chat",
     "async_nodes.nodes.template_render",

@@ -15,6 +15,7 @@ from typing import Any, Literal, NoReturn, TypeVar
 
 from async_nodes.core.errors import AsyncNodesError
 from async_nodes.core.retry import RetryPolicy
+from async_nodes.nodes.files import File
 from async_nodes.nodes.inputs import Inputs, inputs_of, takes_context
 
 Kind = Literal["io", "cpu"]
@@ -69,9 +70,11 @@ class NodeSpec:
         """Return the JSON schema of the inputs object."""
         return self.inputs.schema
 
-    def validate(self, inputs: bytes | Mapping[str, Any]) -> dict[str, Any]:
-        """Return keyword arguments for the body; the errors are those of `Inputs.validate`."""
-        return self.inputs.validate(inputs)
+    def validate(
+        self, inputs: bytes | Mapping[str, Any], found: list[File] | None = None
+    ) -> dict[str, Any]:
+        """Return keyword arguments for the body, as `Inputs.validate` does."""
+        return self.inputs.validate(inputs, found)
 
     def redacted(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
         """Return inputs fit to be shown: the values under `redact` are replaced."""

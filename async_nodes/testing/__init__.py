@@ -10,14 +10,15 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from async_nodes.testing.harness import Outcome, run_node
+    from async_nodes.testing.harness import MemoryFiles, Outcome, run_node
     from async_nodes.testing.model_script import ModelConfig
     from async_nodes.testing.model_server import ModelServer
 
-__all__ = ["ModelConfig", "ModelServer", "Outcome", "run_node"]
+__all__ = ["MemoryFiles", "ModelConfig", "ModelServer", "Outcome", "run_node"]
 
 # Loaded when first used: a worker that wants only the test nodes has no use for a server.
 _HOMES = {
+    "MemoryFiles": "harness",
     "ModelConfig": "model_script",
     "ModelServer": "model_server",
     "Outcome": "harness",
