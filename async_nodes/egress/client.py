@@ -207,11 +207,12 @@ class Client:
             connect_timeout=timeouts.connect,
             read_timeout=timeouts.read,
         )
-        headers = call.headers
-        if call.body is not None and not isinstance(call.body, bytes):
-            headers = {**headers, "Content-Length": str(call.body.size)}
+        headers, body = call.headers, call.body
+        pieces: bytes | Iterator[bytes] | None = body if isinstance(body, bytes) else None
+        if body is not None and not isinstance(body, bytes):
+            headers, pieces = {**headers, "Content-Length": str(body.size)}, iter(body)
         try:
-            made.request(call.method, target.path, call.body, headers, preload_content=False)
+            made.request(call.method, target.path, pieces, headers, preload_content=False)
             raw = made.getresponse()
         except FAILURES as error:
             made.close()
