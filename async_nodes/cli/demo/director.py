@@ -14,6 +14,7 @@ from async_nodes.cli.demo.blocking import BlockingCalls
 from async_nodes.cli.demo.frame import frame, rows
 from async_nodes.cli.demo.tasks import DemoTask, demo_tasks, what_is_wrong
 from async_nodes.cli.demo.view import TaskView, accepted, advance, failed
+from async_nodes.cli.following import with_output
 from async_nodes.cli.http import Client
 from async_nodes.cli.language import tr
 from async_nodes.core.errors import AsyncNodesError
@@ -113,6 +114,8 @@ class Director:
             with Client(self.url, self.api_key) as client:
                 for message in client.events(task_id):
                     event = json.loads(message.data)
+                    if message.type == "done":
+                        event = with_output(client, event)
                     self._news.put((number, message.type, event, self.clock()))
         except AsyncNodesError as error:
             self._news.put((number, "trouble", {"detail": error.detail}, self.clock()))
