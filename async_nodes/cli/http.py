@@ -22,7 +22,7 @@ from async_nodes.core.errors import CATALOGUE, AsyncNodesError
 from async_nodes.version import __version__
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
     from typing import Self
 
     from async_nodes.cli.sse import Message
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 STREAM_SILENCE = 50.0
 _PAUSE = 0.5
 _LONGEST_PAUSE = 5.0
+_UPLOAD_SILENCE = 60.0
 _PIECE = 64 << 10
 
 
@@ -110,6 +111,30 @@ class Client:
     def put(self, path: str, body: Mapping[str, Any]) -> Answer:
         """Send ``body`` as JSON in place of what ``path`` has; raises what `get` raises."""
         return _checked(self.call("PUT", path, body=body))
+
+    def upload(self, path: str, pieces: Iterable[bytes], headers: Mapping[str, str]) -> Answer:
+        """Send a body that is no JSON and may be more than fits into memory.
+
+        Args:
+            path: where to.
+            pieces: the body.
+            headers: with its ``Content-Length``.
+
+        Raises:
+            AsyncNodesError: the server's problem; ``egress_failed`` when nothing answers.
+
+        """
+        began, sent = time.perf_counter(), {**self._headers(), **headers}
+        with contextlib.closing(_connection_for(self.url, _UPLOAD_SILENCE)) as connection:
+            try:
+                # A server that refuses the body answers at once and reads no further.
+                with contextlib.suppress(ConnectionError):
+                    connection.request("POST", _target(self.url, path), pieces, sent)
+                response = connection.getresponse()
+                payload = response.read()
+            except (OSError, HTTPException) as error:
+                raise unreachable(self.url, error) from error
+        return _checked(_answer(response, payload, time.perf_counter() - began))
 
     def pieces(self, path: str) -> Iterator[bytes]:
         """Yield what ``path`` answers as it comes, which may be more than fits into memory.

@@ -1,9 +1,11 @@
-"""Read a node's inputs from the command line: ``key=text`` and ``key:=json``. Pure."""
+"""Read a node's inputs from the command line: ``key=text``, ``key:=json``, ``key=@path``. Pure."""
 
 from __future__ import annotations
 
 import json
 import re
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from async_nodes.cli.failures import Failure
@@ -15,10 +17,18 @@ if TYPE_CHECKING:
 _ITEM = re.compile(r"(?P<key>[^=:]+)(?P<kind>:?=)(?P<value>.*)", re.DOTALL)
 
 
+@dataclass(frozen=True, slots=True)
+class Upload:
+    """Stand for a file that is to be uploaded, and then for its id."""
+
+    path: Path
+
+
 def parse(items: Iterable[str]) -> dict[str, Any]:
     """Return the inputs that ``items`` spell.
 
-    ``key=value`` is text as it stands, ``key:=value`` is JSON (a number, a list, ``null``, …).
+    ``key=value`` is text as it stands, ``key:=value`` is JSON (a number, a list, ``null``, …),
+    ``key=@path`` an `Upload`.
 
     Raises:
         Failure: an item is neither, its JSON is wrong, or a key comes twice.
@@ -30,12 +40,15 @@ def parse(items: Iterable[str]) -> dict[str, Any]:
         if found is None:
             raise Failure(
                 tr(f"{item!r} is not an input", f"{item!r} 不是输入"),
-                tr("Write key=text or key:=json.", "请写成 键=文本 或 键:=JSON。"),
+                tr(
+                    "Write key=text, key:=json or key=@path.",
+                    "请写成 键=文本、键:=JSON 或 键=@路径。",
+                ),
             )
         key, kind, text = found["key"], found["kind"], found["value"]
         if key in inputs:
             raise Failure(tr(f"the input {key!r} is given twice", f"输入 {key!r} 重复"))
-        inputs[key] = _json(key, text) if kind == ":=" else _text(key, text)
+        inputs[key] = _json(key, text) if kind == ":=" else _text_or_file(key, text)
     return inputs
 
 
@@ -51,6 +64,10 @@ def _json(key: str, text: str) -> Any:
 def _refuse(name: str) -> NoReturn:
     message = f"{name} is no JSON number"
     raise ValueError(message)
+
+
+def _text_or_file(key: str, text: str) -> str | Upload:
+    return Upload(Path(text[1:])) if text.startswith("@") else _text(key, text)
 
 
 def _text(key: str, text: str) -> str:

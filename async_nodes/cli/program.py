@@ -35,8 +35,8 @@ VERBS: Final[Mapping[str, tuple[str, str, str]]] = {
     "redis": ("redis", "Run the embedded store in the foreground.", "在前台运行内置存储。"),
     "run": (
         "run",
-        "Submit a task: run NODE key=value key:=json.",
-        "提交任务:run 节点 键=值 键:=JSON。",
+        "Submit a task: run NODE key=value key:=json key=@path.",
+        "提交任务:run 节点 键=值 键:=JSON 键=@路径。",
     ),
     "watch": ("watch", "Follow a task to its end.", "跟踪任务直到结束。"),
     "cancel": ("cancel", "Cancel a task.", "取消任务。"),
@@ -62,6 +62,7 @@ VERBS: Final[Mapping[str, tuple[str, str, str]]] = {
         "Submit a task again and again: by cron or at a steady pace.",
         "定时提交任务:按 cron 或固定间隔。",
     ),
+    "files": ("files", "Upload, download, list and remove files.", "上传、下载、列出和删除文件。"),
     "doctor": (
         "doctor",
         "Check this installation and a running server.",

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
+import re
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,6 +19,7 @@ from tests.acceptance.stack import Stack
 
 pytestmark = [pytest.mark.needs("redis"), pytest.mark.timeout(180)]
 
+ROOT = Path(__file__).parents[2]
 MIB = 1 << 20
 ENVIRON = {"ASYNC_NODES_IMPORTS": "tests.acceptance.file_nodes,async_nodes.testing.nodes"}
 KINDS = ("", "_cpu", "_async")
@@ -147,3 +152,73 @@ def test_a_store_that_was_away_costs_a_body_nothing(
     made = record["output"]["made"]
     assert hashlib.sha256(content(stack, made["file_id"])).hexdigest() == made["sha256"]
     assert made["size"] == 30 * MIB
+
+
+# -- the command line ------------------------------------------------------------------------------
+
+
+def cli(stack: Stack, folder: Path, *words: str) -> subprocess.CompletedProcess[bytes]:
+    """Run a command in a folder."""
+    command = [sys.executable, "-P", "-m", "async_nodes.cli", *words]
+    environ = {
+        "PATH": os.environ["PATH"],
+        "LANG": "C.UTF-8",
+        "PYTHONPATH": str(ROOT),
+        "ASYNC_NODES_PORT": str(stack.client.port),
+    }
+    return subprocess.run(
+        command, cwd=folder, env=environ, capture_output=True, timeout=60, check=False
+    )
+
+
+def test_the_command_line_carries_files(files_stack: Stack, tmp_path: Path) -> None:
+    """Put, list, get and rm: the same bytes under the same name, and then nothing."""
+    data = os.urandom(3_000_000)
+    (tmp_path / "茶 1.bin").write_bytes(data)
+    put = cli(files_stack, tmp_path, "files", "put", "茶 1.bin", "--ttl", "600")
+    assert put.returncode == 0, put.stderr
+    file_id = put.stdout.decode().strip()
+    listed = cli(files_stack, tmp_path, "files", "list").stdout.decode()
+    assert re.search(rf"{file_id} +3,000,000 .* 茶 1\.bin", listed)
+    shown = json.loads(cli(files_stack, tmp_path, "files", "list", "--json").stdout.split(b"\n")[0])
+    assert shown["file_id"] == file_id
+
+    again = cli(files_stack, tmp_path, "files", "get", file_id)
+    assert again.returncode == 2
+    assert b"is there already" in again.stderr
+    other = tmp_path / "other"
+    other.mkdir()
+    assert cli(files_stack, other, "files", "get", file_id).returncode == 0
+    assert [path.name for path in other.iterdir()] == ["茶 1.bin"]
+    assert (other / "茶 1.bin").read_bytes() == data
+    assert cli(files_stack, other, "files", "get", file_id, "-o", "-").stdout == data
+
+    assert cli(files_stack, other, "files", "rm", file_id).returncode == 0
+    gone = cli(files_stack, other, "files", "get", file_id, "--force")
+    assert gone.returncode == 1
+    assert b"[file_gone]" in gone.stderr
+    assert len(list(other.iterdir())) == 1
+
+
+def test_run_uploads_what_it_is_given(files_stack: Stack, tmp_path: Path) -> None:
+    """``key=@path`` is the file's id in the task; a file that is not there is named."""
+    (tmp_path / "a.bin").write_bytes(b"hello")
+    done = cli(files_stack, tmp_path, "run", "files.digest", "file=@a.bin", "--wait")
+    assert done.returncode == 0, done.stderr
+    assert hashlib.sha256(b"hello").hexdigest() in done.stdout.decode()
+
+    missing = cli(files_stack, tmp_path, "run", "files.digest", "file=@nothing")
+    assert missing.returncode == 1
+    assert b"nothing cannot be read" in missing.stderr
+
+
+def test_a_file_that_is_refused_is_explained(
+    new_stack: Callable[..., Stack], tmp_path: Path
+) -> None:
+    """The server stops reading; the command still shows why."""
+    stack = new_stack(io=0, cpu=0, environ={"ASYNC_NODES_FILE_MAX_BYTES": "1000"})
+    (tmp_path / "a.bin").write_bytes(b"x" * 30_000_000)
+    refused = cli(stack, tmp_path, "files", "put", "a.bin")
+
+    assert refused.returncode == 1
+    assert b"[file_too_large]" in refused.stderr, refused.stderr

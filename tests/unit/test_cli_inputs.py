@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from async_nodes.cli.failures import Failure, explain
-from async_nodes.cli.inputs import parse
+from async_nodes.cli.inputs import Upload, parse
 from async_nodes.core.errors import AsyncNodesError
 
 
@@ -16,6 +18,15 @@ def test_text_and_json() -> None:
         "list": [1, None],
         "url": "http://a/?b:=c",
         "empty": "",
+    }
+
+
+def test_a_file_is_named_with_an_at() -> None:
+    """``key=@path`` stands for a file; JSON can spell a text that begins so."""
+    assert parse(["file=@a/b.csv", 'text:="@a"', "mail=ann@b"]) == {
+        "file": Upload(Path("a/b.csv")),
+        "text": "@a",
+        "mail": "ann@b",
     }
 
 

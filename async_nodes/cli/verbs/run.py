@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import sys
 import uuid
 from typing import Any
 
 import click
 
 from async_nodes.cli.client_options import client_for, follow_option, url_option, wait_option
+from async_nodes.cli.console import Console
 from async_nodes.cli.following import accepted
-from async_nodes.cli.inputs import parse
+from async_nodes.cli.inputs import Upload, parse
 from async_nodes.cli.language import tr
+from async_nodes.cli.transfer import upload
 
 
 @click.command(
     help=tr(
-        "Submit a task. INPUTS are key=text or key:=json.",
-        "提交任务。输入写成 键=文本 或 键:=JSON。",
+        "Submit a task. INPUTS are key=text, key:=json, or key=@path for a file.",
+        "提交任务。输入写成 键=文本、键:=JSON,文件写成 键=@路径。",
     )
 )
 @click.argument("node")
@@ -39,10 +42,14 @@ def command(
     url: str | None,
 ) -> int:
     """Submit; print the task's id, or follow it, or wait for its output."""
-    body: dict[str, Any] = {"node": node, "inputs": parse(inputs)}
+    given = parse(inputs)
+    body: dict[str, Any] = {"node": node, "inputs": given}
     options = {"priority": priority, "timeout_ms": timeout_ms}
     body |= {name: value for name, value in options.items() if value is not None}
     with client_for(url) as client:
+        for name, value in given.items():
+            if isinstance(value, Upload):
+                given[name] = upload(client, value.path, Console(sys.stderr))["file_id"]
         # The key lets the request be sent again when the answer to it was lost.
         headers = {"Idempotency-Key": uuid.uuid4().hex}
         answer = client.post("/v1/tasks", body, headers=headers)
