@@ -17,6 +17,7 @@ from email.message import Message
 from time import monotonic, time
 from typing import Any, Final, NamedTuple
 
+from gevent import Timeout
 from gevent.hub import get_hub
 from gevent.pywsgi import Input, WSGIHandler, WSGIServer, format_date_time
 
@@ -110,13 +111,14 @@ class Body(Input):
         if not unread or self.spoilt:
             return
         self.socket = None  # type: ignore[misc] # gevent's slot: nobody is asked to go on sending
-        until = monotonic() + DRAIN_SECONDS
+        self.spoilt = True
         drained = 0
-        while piece := self.read(16 << 10):
-            drained += len(piece)
-            if drained > MAX_DRAINED or monotonic() > until:
-                self.spoilt = True
-                return
+        with Timeout(DRAIN_SECONDS, exception=False):  # one who dribbles never lets a read end
+            while piece := self.read(16 << 10):
+                drained += len(piece)
+                if drained > MAX_DRAINED:
+                    return
+            self.spoilt = False
 
 
 class Handler(WSGIHandler):

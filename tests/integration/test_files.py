@@ -558,3 +558,25 @@ def test_a_connection_goes_on_after_an_upload(web: Web) -> None:
     assert ask(connection, "POST", "/v1/files", b"x" * 100_000).status == 201
     assert ask(connection, "GET", "/healthz").status == 200
     connection.close()
+
+
+def test_a_refused_client_that_dribbles_is_let_go(web: Web) -> None:
+    """Byte after byte it keeps every read waiting; the connection ends all the same."""
+    with socket.create_connection(("127.0.0.1", web.port), timeout=0.1) as connection:
+        connection.sendall(b"POST /v1/files?ttl=x HTTP/1.1\r\nHost: 127.0.0.1\r\n")
+        connection.sendall(b"Content-Length: 1000000\r\n\r\n")
+        until, received = time.monotonic() + 20, b""
+        while time.monotonic() < until:
+            try:
+                connection.sendall(b"x")
+                piece = connection.recv(4096)
+            except TimeoutError:
+                continue
+            except OSError:
+                break
+            if not piece:
+                break
+            received += piece
+
+    assert received.startswith(b"HTTP/1.1 422 ")
+    assert time.monotonic() < until
