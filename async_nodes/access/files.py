@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import mimetypes
 import re
+import threading
 from collections.abc import Iterator
 from time import perf_counter
 from typing import Any, Final
@@ -49,6 +50,9 @@ FIELDS: Final = ("name", "ttl")
 GONE_MS: Final = (MAX_TTL + 86_400) * 1000
 """How long after its making an id without a file is known as that of one that was."""
 
+MOST_UPLOADS: Final = 200
+"""Files that may arrive at once in a process: each holds half a MiB."""
+
 MOST: Final = 200
 USUAL: Final = 50
 POLICY: Final = "default-src 'none'; sandbox"
@@ -61,6 +65,7 @@ log = logging.getLogger(__name__)
 def blueprint(provider: Provider, limits: FileLimits) -> Blueprint:
     """Return the routes under ``/v1/files``."""
     made = Blueprint("files", __name__)
+    places = Places(MOST_UPLOADS)
 
     def files() -> Files:
         services = provider()
@@ -69,7 +74,8 @@ def blueprint(provider: Provider, limits: FileLimits) -> Blueprint:
     @made.post("/v1/files")
     def upload_file() -> Response:
         query.refuse_unknown(FIELDS)
-        return upload(files())
+        with places:
+            return upload(files())
 
     @made.get("/v1/files")
     def list_files() -> Response:
@@ -93,6 +99,33 @@ def blueprint(provider: Provider, limits: FileLimits) -> Blueprint:
         return Response(status=204)
 
     return made
+
+
+class Places:
+    """Let only so many requests be within the block at once.
+
+    Args:
+        most: how many.
+
+    """
+
+    def __init__(self, most: int) -> None:
+        self._free = threading.BoundedSemaphore(most)
+
+    def __enter__(self) -> None:
+        """Take a place.
+
+        Raises:
+            AsyncNodesError: ``store_busy``: there is none.
+
+        """
+        if not self._free.acquire(blocking=False):
+            detail = "this process takes no further file while so many arrive"
+            raise AsyncNodesError("store_busy", detail, retry_after=1.0)
+
+    def __exit__(self, *_: object) -> None:
+        """Give the place back."""
+        self._free.release()
 
 
 def find(files: Files, services: Services, file_id: str) -> FileInfo:

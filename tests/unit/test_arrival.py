@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from async_nodes.access import arrival
-from async_nodes.access.files import disposition
+from async_nodes.access.files import Places, disposition
 from async_nodes.access.multipart import Form
 from async_nodes.core.errors import AsyncNodesError
 from async_nodes.core.files import base_name, media_type_of
@@ -151,3 +151,15 @@ def test_what_is_no_media_type(text: str) -> None:
     """Nothing that would break the header in which it is sent again."""
     with pytest.raises(ValueError, match="media type"):
         media_type_of(text)
+
+
+def test_only_so_many_files_arrive_at_once() -> None:
+    """The next one is told to come again, and a place is given back however its upload ends."""
+    places = Places(1)
+    for _ in range(3):
+        with pytest.raises(ValueError, match="broken"), places:  # noqa: PT012 - two are nested
+            with pytest.raises(AsyncNodesError) as refused, places:
+                raise AssertionError("there was a place")
+            assert refused.value.code == "store_busy"
+            assert refused.value.retry_after == 1.0
+            raise ValueError("broken")
