@@ -176,8 +176,8 @@ class Schedule:
     Attributes:
         timetable: when it ticks.
         missed: see `Missed`.
-        jitter_ms: by how much at most a tick is fired later than it is; the same for each look at
-            the same tick.
+        jitter_ms: by how much at most a tick is fired later than it is, and never as late as the
+            next one; the same for each look at the same tick.
         seed: what makes its jitter another than that of other schedules.
 
     """
@@ -191,8 +191,10 @@ class Schedule:
         """Return when a tick is to be fired."""
         if not self.jitter_ms:
             return tick
+        following = next(self.timetable.after(tick), None)
+        room = self.jitter_ms if following is None else following - tick - 1
         digest = hashlib.blake2b(f"{self.seed} {tick}".encode(), digest_size=8).digest()
-        return tick + int.from_bytes(digest) % (self.jitter_ms + 1)
+        return tick + int.from_bytes(digest) % (min(self.jitter_ms, room) + 1)
 
 
 @dataclass(frozen=True, slots=True)

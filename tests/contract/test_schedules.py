@@ -526,6 +526,7 @@ def test_of_several_keepers_one_fires_a_tick(
         mine = firer(Schedules(store.store.beside(link), is_patient=False))
         while not stop.is_set():
             outcomes.extend(mine.fire(TENANT, NAME))
+            time.sleep(0)  # under gevent the others would have no turn
         link.close()
 
     threads = [threading.Thread(target=race) for _ in range(6)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from datetime import UTC, datetime, timedelta
-from itertools import islice, takewhile
+from itertools import islice, pairwise, takewhile
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -341,6 +341,14 @@ def test_jitter_is_the_same_for_everybody_and_spreads() -> None:
     assert delays != [other.due(tick) - tick for tick in ticks]
     assert all(0 <= delay <= 10_000 for delay in delays)
     assert max(delays) - min(delays) > 5_000
+
+
+@given(schedule=schedules, start=st.integers(0, 100_000))
+def test_jitter_keeps_the_order(schedule: Schedule, start: int) -> None:
+    """However large it is, a tick is due before the next one comes."""
+    found = list(islice(schedule.timetable.after(start), 20))
+    for tick, following in pairwise(found):
+        assert tick <= schedule.due(tick) < following <= schedule.due(following)
 
 
 def test_an_end_ends_it() -> None:
