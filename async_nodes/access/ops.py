@@ -9,7 +9,8 @@ from typing import Any, Final
 
 from flask import Blueprint, Response, request
 
-from async_nodes.access import negotiate, problems
+from async_nodes.access import docs_pages, negotiate, problems
+from async_nodes.access.controls import node_states
 from async_nodes.access.openapi.document import document
 from async_nodes.access.services import Provider
 from async_nodes.core import strict_json
@@ -27,15 +28,20 @@ PAGE_POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; frame-ances
 def blueprint(settings: Settings, provider: Provider, nodes: Registry) -> Blueprint:
     """Return the routes about the service itself."""
     made = Blueprint("ops", __name__)
-    described = strict_json.dumps(document(nodes))
+    interface = document(nodes)
+    described = strict_json.dumps(interface)
+    made.register_blueprint(docs_pages.blueprint(interface))
 
     @made.get("/v1/nodes")
     def list_nodes() -> Response:
-        return _json({"nodes": [describe(nodes[name], settings) for name in nodes]})
+        states = node_states(provider, nodes)
+        shown = [{**describe(nodes[name], settings), **states[name]} for name in nodes]
+        return _json({"nodes": shown})
 
     @made.get("/v1/nodes/<name>")
     def show_node(name: str) -> Response:
-        return _json(describe(_find_node(nodes, name), settings))
+        spec = _find_node(nodes, name)
+        return _json({**describe(spec, settings), **node_states(provider, [name])[name]})
 
     @made.get("/healthz")
     def live() -> Response:
@@ -67,7 +73,7 @@ def blueprint(settings: Settings, provider: Provider, nodes: Registry) -> Bluepr
 
 
 def describe(spec: NodeSpec, settings: Settings) -> dict[str, Any]:
-    """Return a node as ``/v1/nodes`` shows it."""
+    """Return a node as ``/v1/nodes`` shows it, but for what is in force for it."""
     return {
         "name": spec.name,
         "kind": spec.kind,

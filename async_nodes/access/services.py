@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from async_nodes.access.hub import Hub
+from async_nodes.access.events import Events
 from async_nodes.core.ids import IdSource
 from async_nodes.dispatch.submit import Submitter
 from async_nodes.nodes import Registry
@@ -31,7 +31,7 @@ class Services:
     """
 
     store: RedisStore
-    hub: Hub
+    hub: Events
     ids: IdSource
     submitter: Submitter
     admission: Admission
@@ -42,12 +42,13 @@ class Services:
         cls,
         settings: Settings,
         store: RedisStore,
-        hub: Hub,
+        hub: Events,
         nodes: Registry,
         *,
         clock: Callable[[], float] = time.time,
+        base: str = "",
     ) -> Services:
-        """Return the services over an open store.
+        """Return the services over an open store; `base` is what our addresses begin with.
 
         Raises:
             StoreUnavailable: the store does not give the secret of the ids.
@@ -62,6 +63,7 @@ class Services:
             settings,
             clock,
             admit=admission.check,
+            base=base,
             files=lambda tenant: Files(store, tenant, settings.file_limits),
         )
         return cls(store, hub, ids, submitter, admission, clock)

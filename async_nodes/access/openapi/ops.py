@@ -3,18 +3,42 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
 from async_nodes.access.openapi.pieces import (
     answer,
+    given,
     operation,
     parameter,
+    problems,
     simple,
     without_key,
 )
-from async_nodes.access.openapi.shapes import FAULTS, ID, TEXT, Schema, members, ref
-from async_nodes.core.errors import CATALOGUE
+from async_nodes.access.openapi.shapes import (
+    FAULTS,
+    ID,
+    TEXT,
+    TIME_OR_NULL,
+    Schema,
+    members,
+    nullable,
+    ref,
+)
+from async_nodes.access.problems import description, document
+from async_nodes.core.errors import CATALOGUE, AsyncNodesError
 from async_nodes.dispatch.request import FIELDS
+from async_nodes.version import __version__
+
+PAGE: Final = "text/html"
+LANGUAGE: Final = given(
+    "query", "lang", "Language of the page; else that of Accept-Language.", enum=["en", "zh"]
+)
+_METRICS: Final = 'async_nodes_http_requests_total{route="/v1/tasks"} 17.0'
+_OPENAPI: Final[Schema] = {
+    "type": "object",
+    "required": ["openapi", "info", "paths"],
+    "examples": [{"openapi": "3.1.0", "info": {"title": "async_nodes"}, "paths": {}}],
+}
 
 
 def paths(nodes: Sequence[str]) -> Schema:
@@ -24,7 +48,32 @@ def paths(nodes: Sequence[str]) -> Schema:
         nodes: of no use here.
 
     """
+    page = {"type": "string", "examples": ["<!doctype html>…"]}
     return {
+        "/": {"get": _index()},
+        "/docs": {
+            "get": without_key(
+                operation(
+                    "listOperations",
+                    "Show what can be asked, as a page for people",
+                    {"200": answer("The page", page, PAGE)},
+                    parameters=[LANGUAGE],
+                )
+            )
+        },
+        "/docs/{name}": {
+            "parameters": [
+                given("path", "name", "An operation's operationId.", example="submitTask")
+            ],
+            "get": without_key(
+                operation(
+                    "showOperation",
+                    "Explain one operation, as a page for people",
+                    {"200": answer("The page", page, PAGE), **problems("not_found")},
+                    parameters=[LANGUAGE],
+                )
+            ),
+        },
         "/v1/nodes": {"get": simple("listNodes", "List the nodes", "Nodes")},
         "/v1/nodes/{name}": {
             "parameters": [parameter("node_name")],
@@ -36,20 +85,32 @@ def paths(nodes: Sequence[str]) -> Schema:
             "get": operation(
                 "metrics",
                 "Show metrics in Prometheus' text format",
-                {"200": answer("Metrics", TEXT, "text/plain")},
+                {"200": answer("As asked", {**TEXT, "examples": [_METRICS]}, "text/plain")},
             )
         },
         "/openapi.json": {
-            "get": operation(
-                "openapi", "Show this document", {"200": answer("OpenAPI", {"type": "object"})}
-            )
+            "get": operation("openapi", "Show this document", {"200": answer("As asked", _OPENAPI)})
         },
         "/problems": {"get": simple("listProblems", "List the error codes", "ProblemKinds")},
         "/problems/{code}": {
             "parameters": [parameter("code")],
-            "get": simple("showProblem", "Explain an error code", "ProblemKind", "not_found"),
+            "get": _explained(),
         },
     }
+
+
+def _index() -> Schema:
+    shown = answer("The addresses; for a browser, a page", ref("Index"))
+    shown["content"][PAGE] = {"schema": TEXT}
+    return without_key(
+        operation("index", "Show where to go from here", {"200": shown}, parameters=[LANGUAGE])
+    )
+
+
+def _explained() -> Schema:
+    made = simple("showProblem", "Explain an error code", "ProblemKind", "not_found")
+    made["responses"]["200"]["content"][PAGE] = {"schema": TEXT}
+    return made
 
 
 def _ready() -> Schema:
@@ -76,6 +137,14 @@ def _service() -> dict[str, Schema]:
                 "retry_policy": {"oneOf": [FIELDS["retry_policy"].schema, {"type": "null"}]},
                 "redacts": {"type": "array", "items": {"type": "string"}},
                 "inputs": {"type": "object", "description": "JSON schema of the inputs."},
+                "state": {
+                    "type": "string",
+                    "enum": ["open", "paused", "draining", "unknown"],
+                    "description": "unknown: the store does not answer.",
+                },
+                "since": TIME_OR_NULL,
+                "reason": nullable("string", description="What whoever paused or drained it said."),
+                "held": nullable("integer", minimum=0, description="Tasks that the pause holds."),
             }
         ),
         "Nodes": members({"nodes": {"type": "array", "items": ref("Node")}}),
@@ -100,6 +169,16 @@ def _service() -> dict[str, Schema]:
         ),
         "ProblemKinds": members({"problems": {"type": "array", "items": ref("ProblemKind")}}),
         "Problem": _problem(),
+        "Index": members(
+            {
+                "name": TEXT,
+                "version": TEXT,
+                "links": {
+                    "type": "object",
+                    "additionalProperties": {"type": "string", "format": "uri-reference"},
+                },
+            }
+        ),
     }
 
 
@@ -126,4 +205,47 @@ def _problem() -> Schema:
     }
 
 
-SCHEMAS: Final[Mapping[str, Schema]] = _service()
+def _kinds() -> dict[str, Any]:
+    kind = description(CATALOGUE["invalid_request"])
+    node = {
+        "name": "echo",
+        "kind": "io",
+        "description": "Return the inputs as they are.",
+        "streams": False,
+        "timeout_ms": 300_000,
+        "retry_policy": None,
+        "redacts": [],
+        "inputs": {"type": "object", "properties": {}, "additionalProperties": True},
+        "state": "open",
+        "since": None,
+        "reason": None,
+        "held": 0,
+    }
+    error = AsyncNodesError("invalid_request", "there is no field 'inptus'", pointer="/inptus")
+    return {
+        "Node": node,
+        "Nodes": {"nodes": [node]},
+        "Health": {"status": "ok"},
+        "Readiness": {
+            "status": "ready",
+            "missing": [],
+            "checks": {"store": {"ok": True, "detail": "ok"}},
+            "pid": 4711,
+        },
+        "ProblemKind": kind,
+        "ProblemKinds": {"problems": [kind]},
+        "Problem": document(error, path="/v1/tasks", trace_id="4bf92f3577b34da6a3ce929d0e0e4736"),
+        "Index": {
+            "name": "async_nodes",
+            "version": __version__,
+            "links": {"openapi": "/openapi.json", "docs": "/docs"},
+        },
+    }
+
+
+def _with_examples(schemas: Mapping[str, Schema]) -> dict[str, Schema]:
+    examples = _kinds()
+    return {name: {**schema, "examples": [examples[name]]} for name, schema in schemas.items()}
+
+
+SCHEMAS: Final[Mapping[str, Schema]] = _with_examples(_service())

@@ -14,6 +14,7 @@ from async_nodes.access.problems import CONTENT_TYPE
 from async_nodes.core.errors import CATALOGUE
 
 JSON: Final = "application/json"
+METHODS: Final = frozenset({"get", "put", "post", "delete", "head", "patch"})
 STREAM: Final = "text/event-stream"
 EVERYWHERE: Final = ("bad_request", "unauthorized", "forbidden_origin", "internal")
 """Problems that any route may answer."""
@@ -43,14 +44,17 @@ def operation(name: str, summary: str, responses: Mapping[str, Any], **more: Any
     """
     general = problems(*EVERYWHERE)
     for status, response in responses.items():
-        if status in general and CONTENT_TYPE in response.get("content", {}):
+        told = response.get("content", {}).get(CONTENT_TYPE)
+        if status in general and told is not None:
+            more_told = general[status]["content"][CONTENT_TYPE]["examples"]
+            told["examples"] = {**told["examples"], **more_told}
             response["description"] += f", {general[status]['description']}"
     return {"operationId": name, "summary": summary, "responses": {**general, **responses}, **more}
 
 
 def simple(name: str, summary: str, schema: str, *codes: str) -> Schema:
     """Return an operation that answers 200 with a schema, or problems of these codes."""
-    return operation(name, summary, {"200": answer(schema, ref(schema)), **problems(*codes)})
+    return operation(name, summary, {"200": answer("As asked", ref(schema)), **problems(*codes)})
 
 
 def without_key(described: Schema) -> Schema:
@@ -89,14 +93,45 @@ def body(schema: str, *, required: bool = True) -> Schema:
 
 
 def problems(*codes: str) -> Schema:
-    """Return the responses for some error codes, one per status."""
+    """Return the responses for some error codes, one per status, each with its examples."""
     by_status: dict[str, list[str]] = {}
     for code in codes:
         by_status.setdefault(str(CATALOGUE[code].status), []).append(code)
     return {
-        status: answer(", ".join(named), ref("Problem"), CONTENT_TYPE)
+        status: {
+            "description": ", ".join(named),
+            "content": {
+                CONTENT_TYPE: {
+                    "schema": ref("Problem"),
+                    "examples": {
+                        code: {"$ref": f"#/components/examples/problem_{code}"} for code in named
+                    },
+                }
+            },
+        }
         for status, named in sorted(by_status.items())
     }
+
+
+def stream(description: str, **events: str) -> Schema:
+    """Return a response that is a stream of server-sent events.
+
+    Args:
+        description: what it tells.
+        events: the names of the schemas of their data, by the events' names.
+
+    """
+    event = {
+        "description": "One event: its name, its id (where to resume) and its data, a JSON text.",
+        "properties": {
+            "event": {"type": "string", "enum": list(events)},
+            "id": {"type": "string", "pattern": POSITION_PATTERN},
+            "data": {"type": "string", "contentMediaType": JSON},
+        },
+    }
+    made = answer(description, event, STREAM)
+    made["content"][STREAM]["x-sse-events"] = {name: ref(kind) for name, kind in events.items()}
+    return made
 
 
 def headers(*names: str) -> Schema:
@@ -178,12 +213,12 @@ PARAMETERS: Final[Mapping[str, Schema]] = {
         enum=["record", "node_state"],
         default="record",
     ),
-    "last_event_id": given(
-        "header", "Last-Event-ID", "Resume after this event.", pattern=POSITION_PATTERN
-    ),
+    "last_event_id": given("header", "Last-Event-ID", "Resume after the event of this id."),
     "after": given("query", "after", "The same, in the address.", pattern=POSITION_PATTERN),
     "traceparent": given("header", "traceparent", "Your trace (W3C); made when absent."),
     "request_id": given(
-        "header", "X-Request-ID", "Echoed; made when absent.", pattern="^[A-Za-z0-9._-]{1,64}$"
+        "header",
+        "X-Request-ID",
+        "Echoed; made when absent or not 1 to 64 letters, digits, dots, dashes, underscores.",
     ),
 }

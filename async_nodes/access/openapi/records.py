@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from async_nodes.access.openapi.examples import BY_SCHEMA
 from async_nodes.access.openapi.shapes import (
     COUNT,
     ID,
@@ -172,4 +173,11 @@ def _parts() -> dict[str, Schema]:
     }
 
 
-SCHEMAS: Final[Mapping[str, Schema]] = {**_tasks(), **_parts(), **_events()}
+def _with_examples(schemas: Mapping[str, Schema]) -> dict[str, Schema]:
+    return {
+        name: {**schema, "examples": [BY_SCHEMA[name]]} if name in BY_SCHEMA else schema
+        for name, schema in schemas.items()
+    }
+
+
+SCHEMAS: Final[Mapping[str, Schema]] = _with_examples({**_tasks(), **_parts(), **_events()})

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from async_nodes.access.openapi import records
+from async_nodes.access.openapi import examples, records
 from async_nodes.access.openapi.pieces import (
     FOUND,
     JSON,
@@ -20,6 +20,7 @@ from async_nodes.access.openapi.pieces import (
     parameter,
     parameters,
     problems,
+    stream,
 )
 from async_nodes.access.openapi.shapes import Schema, ref
 
@@ -45,7 +46,7 @@ def paths(nodes: Sequence[str]) -> Schema:
 def _submit(nodes: Sequence[str]) -> Schema:
     asked = body("SubmitRequest")
     asked["content"][JSON]["examples"] = {
-        name: {"value": {"node": name, "inputs": {}}} for name in nodes
+        name: {"value": value} for name, value in examples.SUBMITS.items() if value["node"] in nodes
     }
     accepted = answer(
         "Accepted; the task is stored",
@@ -69,7 +70,7 @@ def _submit(nodes: Sequence[str]) -> Schema:
 def _read() -> Schema:
     read = _record("The record, or its state object")
     read["content"][JSON]["schema"] = {"oneOf": [ref("Task"), ref("NodeState")]}
-    read["content"][STREAM] = {"schema": {"type": "string"}}
+    read["content"][STREAM] = _follow()["responses"]["200"]["content"][STREAM]
     return operation(
         "readTask",
         "Read a task; with a wait, as soon as it has ended or, with If-None-Match, changed",
@@ -83,19 +84,20 @@ def _read() -> Schema:
 
 
 def _follow() -> Schema:
-    stream = answer("The events from the client's position on", {"type": "string"}, STREAM)
-    stream["content"][STREAM]["x-sse-events"] = {
-        "state": ref("StateEvent"),
-        "progress": ref("ProgressEvent"),
-        "chunk": ref("ChunkEvent"),
-        "done": ref("Task"),
-        "reset": ref("Task"),
-    }
+    events = stream(
+        "The events from the client's position on",
+        state="StateEvent",
+        progress="ProgressEvent",
+        chunk="ChunkEvent",
+        done="Task",
+        reset="Task",
+    )
+    events["content"][STREAM]["example"] = examples.STREAM_OF_A_TASK
     return operation(
         "followTask",
         "Stream a task's events (server-sent events)",
         {
-            "200": stream,
+            "200": events,
             "204": bare("The client has seen everything"),
             **problems(*FOUND, *STORED),
         },
@@ -117,6 +119,7 @@ def _cancel() -> Schema:
             **problems(*FOUND, "task_finished", *READ_BODY, "outcome_unknown", *STORED),
         },
         parameters=parameters("prefer", "wait"),
+        **{"x-sample": {"query": "wait=5"}},
     )
 
 
