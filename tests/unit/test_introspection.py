@@ -111,6 +111,7 @@ def test_the_keeper_hands_it_over_with_the_lease() -> None:
         known=list,
         on_lease_lost=lambda: None,
         on_ended=lambda _ids: None,
+        on_schedules=lambda _due: None,
         info=lambda stalls: b"%d stalls" % stalls,
     )
     keeper._renew(0.0)
