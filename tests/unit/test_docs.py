@@ -121,6 +121,19 @@ def test_figures_are_those_of_the_benchmarks(name: str, heading: str) -> None:
     assert quoted - measured == set()
 
 
+def test_the_translation_has_all_of_the_readme() -> None:
+    """The Chinese README has as many parts, rows and points, the same links and figures."""
+    english, chinese = page("README.md"), page("README.zh-CN.md")
+    for shape in (r"^## ", r"^\s*\| ", r"^\* "):
+        in_both = [len(re.findall(shape, text, re.MULTILINE)) for text in (english, chinese)]
+        assert in_both[0] == in_both[1] > 0, shape
+
+    for kind in (LINK, re.compile(r"\d+\.\d+")):
+        said = [set(kind.findall(text)) for text in (english, chinese)]
+        said = [found - {"README.md", "README.zh-CN.md"} for found in said]
+        assert said[0] == said[1]
+
+
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_no_link_leads_nowhere(path: Path) -> None:
     """A link to a file of the project finds it, and a heading in it where it names one."""
