@@ -535,7 +535,8 @@ def test_the_pins_fulfil_setup_cfg() -> None:
     runtime, test = pins("runtime"), pins("test")
     extras = config["options.extras_require"]
     wanted = {
-        "runtime": config["options"]["install_requires"] + extras["embedded"] + extras["build"],
+        "runtime": config["options"]["install_requires"]
+        + "".join(extras[name] for name in ("embedded", "dify", "build")),
         "test": extras["test"] + extras["dev"],
     }
 
