@@ -84,6 +84,11 @@ VERBS: Final[Mapping[str, tuple[str, str, str]]] = {
         "Break an installation on purpose and check that nothing is lost.",
         "主动制造故障,检查任务是否丢失。",
     ),
+    "dify": (
+        "dify",
+        "Check, pack, sign and verify plugins for Dify.",
+        "检查、打包、签名、验证 Dify 插件。",
+    ),
     "bench": ("bench", "Run a benchmark of the checkout.", "运行源码目录中的基准测试。"),
     "test": ("test", "Run the tests of the checkout.", "运行源码目录中的测试。"),
 }
