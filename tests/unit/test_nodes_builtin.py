@@ -2,15 +2,16 @@ from __future__ import annotations
 
 import itertools
 import signal
+import time
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from async_nodes.core.errors import AsyncNodesError, RetryableError, TerminalError
 from async_nodes.nodes.registry import registry
-from async_nodes.nodes.text_chunk import spans
+from async_nodes.nodes.text_chunk import _joins, spans
 from async_nodes.testing import nodes as test_nodes
 from async_nodes.testing import run_node
 
@@ -28,6 +29,8 @@ def test_echo_returns_its_inputs() -> None:
     st.integers(1, 40),
     st.integers(0, 39),
 )
+@example("aa \u0301\u200da", 4, 2)  # the space has an accent: no word ends behind it
+@example("aaaaaaaa bb", 10, 8)  # a word's end that the piece before has ended at already
 def test_pieces_cover_the_text_within_their_bounds(text: str, size: int, overlap: int) -> None:
     """Every character is in a piece; no piece is too long, repeats too much or stands still."""
     overlap = min(overlap, size - 1)
@@ -35,9 +38,35 @@ def test_pieces_cover_the_text_within_their_bounds(text: str, size: int, overlap
 
     assert all(0 < end - start <= size for start, end in found)
     assert "".join(text[max(start, last) : end] for last, (start, end) in _after(found)) == text
-    for (start, end), (following, _) in itertools.pairwise(found):
-        assert start < following <= end
+    for (start, end), (following, further) in itertools.pairwise(found):
+        assert start < following <= end < further
         assert end - following <= overlap
+
+
+@given(
+    st.text(alphabet="a \n.。か\u3099🚀\u200d\u0301\r", max_size=100),
+    st.integers(1, 20),
+    st.integers(0, 19),
+)
+def test_no_character_is_cut_that_fits_into_a_piece(text: str, size: int, overlap: int) -> None:
+    """Only what is longer than a piece is cut between its code points, for any kind of boundary."""
+    whole = [0, *(cut for cut in range(1, len(text)) if not _joins(text, cut)), len(text)]
+
+    for piece in spans(text, size=size, overlap=min(overlap, size - 1)):
+        for cut in set(piece) - set(whole):
+            before = max(place for place in whole if place < cut)
+            after = min(place for place in whole if place > cut)
+            assert after - before > size
+
+
+@pytest.mark.parametrize("unit", [".", '."', "…", "!)", " ", "\u0301", "。", "\u200d."])
+def test_a_text_of_nothing_but_boundaries_takes_no_longer(unit: str) -> None:
+    """The time grows with the text, not with its square, whatever it is made of."""
+    text = unit * (200_000 // len(unit)) + "x"
+    began = time.process_time()
+
+    assert sum(1 for _ in spans(text, size=800, overlap=100)) > 200
+    assert time.process_time() - began < 2.0
 
 
 def _after(found: list[tuple[int, int]]) -> list[tuple[int, tuple[int, int]]]:
