@@ -64,6 +64,10 @@ def _no_files(_tenant: str) -> None:
     """Give none: where there is no store for them."""
 
 
+def _nobody_listens(_task_id: str) -> None:
+    """Do nothing: where no node is cleaned up after."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Executor:
     """Hold what every attempt of a process shares.
@@ -77,6 +81,7 @@ class Executor:
         bus: told of starts and endings.
         blobs, files: what the nodes of a tenant keep, by the tenant.
         log_level: what a body logs so severely goes to its task's own log.
+        expect_end: told of a task that is about to be ended here and will be cleaned up after.
 
     """
 
@@ -89,6 +94,7 @@ class Executor:
     blobs: Callable[[str], Blobs] = NoBlobs
     files: Callable[[str], Files | None] = _no_files
     log_level: int = logging.INFO
+    expect_end: Callable[[str], None] = _nobody_listens
 
 
 def run_attempt(
@@ -132,10 +138,30 @@ def run_attempt(
     finally:
         ctx.http.close()
     report.close_log()
+    if job.spec.compensate is not None and ending.event in endings.CLEANED_UP:
+        _expect_end(executor, claim)
     finished = executor.store.finish(claim.task_id, claim.fence, ending)
     if finished.applied:
         executor.bus.publish(job.spec.name, ending.event, finished)
     return finished
+
+
+def _expect_end(executor: Executor, claim: Claim) -> None:
+    """See to it that the clean-up is not lost with this process; what is decided stays so."""
+    try:
+        executor.expect_end(claim.task_id)
+    except (FenceLost, Released, TaskCancelled, AttemptTimeout, GreenletExit) as late:
+        _log.info(
+            "%s came after the end of a body",
+            type(late).__name__,
+            extra={"action": "late_word", "task_id": claim.task_id},
+        )
+    except AsyncNodesError as error:
+        _log.warning(
+            "The clean-up of a task may be lost with this process: %s",
+            error.detail,
+            extra={"action": "compensate_untold", "task_id": claim.task_id},
+        )
 
 
 def ended_by(finished: Finished | None) -> bool:

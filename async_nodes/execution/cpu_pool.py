@@ -182,6 +182,7 @@ class CpuPool:
         if document is None or not self._is_ours(document):
             return
         ending = endings.timed_out(document.timeout / 1000, endings.Side())
+        self._effects.expect_end(task_id, document.private, ending)
         self._store.finish(task_id, document.fence.decode(), ending)
         self.ended_elsewhere([task_id])
 

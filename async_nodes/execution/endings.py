@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from async_nodes.core.ports import Claim
     from async_nodes.core.retry import RetryPolicy
 
+CLEANED_UP = frozenset({EventType.ERROR, EventType.TIMEOUT, EventType.CANCEL})
+"""Endings of an attempt that end its task, and that a node may want to clean up after."""
+
 MAX_OUTPUT = 32 << 20
 MAX_MESSAGE = 4_096
 

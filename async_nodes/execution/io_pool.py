@@ -207,6 +207,7 @@ class IoPool:
         try:
             ending = running.child.wait()
             if ending is not None:
+                self._effects.expect_end(claim.task_id, claim.private, ending)
                 store.finish(claim.task_id, claim.fence, ending)
             elif self._is_running(claim):
                 store.lost(claim.task_id, worker=self._worker, dispatch=0, isolated=True)

@@ -20,6 +20,7 @@ from async_nodes.storage.retention import Retention
 
 if TYPE_CHECKING:
     from async_nodes.core.ports import Claim
+    from async_nodes.storage.ends import Ends
     from async_nodes.storage.redis_store import RedisStore
 
 try:
@@ -65,6 +66,7 @@ class Keeper:
         known: returns the ids of all tasks the worker has; called from the keeper's thread.
         on_lease_lost: told that the worker's tasks were given away.
         on_ended: told of tasks that ended without a worker, for their compensation.
+        ends: what is cleaned up after here; renewed with the lease.
         on_schedules: told of schedules that are due, none at most times.
         info: composes what the worker says of itself, given how often its event loop stood still.
         loop: the event loop to watch, or None.
@@ -82,6 +84,7 @@ class Keeper:
         on_lease_lost: Callable[[], None],
         on_ended: Callable[[Sequence[str]], None],
         on_schedules: Callable[[Sequence[str]], None],
+        ends: Ends | None = None,
         info: Callable[[int], bytes] = _nothing,
         loop: Loop | None = None,
     ) -> None:
@@ -95,6 +98,7 @@ class Keeper:
         self._on_lease_lost = on_lease_lost
         self._on_ended = on_ended
         self._on_schedules = on_schedules
+        self._ends = ends
         self._info = info
         self._stalls = 0
         self._loop = loop
@@ -158,6 +162,8 @@ class Keeper:
         now = time.monotonic()
         if now - self._renewed_at >= self._renew_every:
             self._renew(now)
+            if self._ends is not None:
+                self._ends.renew(self._store)
         if now >= self._fire_at:
             fired = self._store.fire_timers()
             wait = SWEEP_EVERY if fired.next_in is None else fired.next_in
@@ -248,12 +254,20 @@ class Keeper:
         say(f"ending this process after {stalled:.1f} s: {_named(claim)} blocked its event loop")
         try:
             if claim is not None:
-                self._store.finish(claim.task_id, claim.fence, endings.blocked(stalled))
+                self._end_blocked(claim, stalled)
             self._store.expire(self._worker)
             self._store.sweep()
         except AsyncNodesError as error:
             say(f"Redis: {error.detail}; the lease recovers the tasks")
         os._exit(EXIT_BLOCKED)
+
+    def _end_blocked(self, claim: Claim, stalled: float) -> None:
+        """End a task whose clean-up, if there is one, is left to the other workers."""
+        if self._ends is not None:
+            self._ends.leave(self._store, claim.task_id, seconds=3 * self._renew_every)
+        self._store.finish(claim.task_id, claim.fence, endings.blocked(stalled))
+        if self._ends is not None:
+            self._ends.leave(self._store, claim.task_id)
 
 
 def _named(claim: Claim | None) -> str:

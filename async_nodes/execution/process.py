@@ -18,6 +18,7 @@ from async_nodes.execution.middleware import STANDARD
 from async_nodes.nodes.registry import registry
 from async_nodes.settings import Settings
 from async_nodes.storage.blobs import Blobs
+from async_nodes.storage.ends import Ends
 
 if TYPE_CHECKING:
     from async_nodes.execution.attempt import Host
@@ -47,6 +48,7 @@ def executor_for(settings: Settings, store: RedisStore, host: Host) -> Executor:
         files=WorkerFiles(settings, store),
         blobs=lambda tenant: Blobs(store, tenant),
         log_level=LEVELS[settings.task_log_level],
+        expect_end=Ends(store, settings.lease_seconds).expect,
     )
 
 

@@ -32,6 +32,7 @@ from async_nodes.execution.plain_host import in_thread
 from async_nodes.execution.process import executor_for, new_worker_id
 from async_nodes.execution.title import set_title
 from async_nodes.nodes.registry import registry
+from async_nodes.storage.ends import Ends
 from async_nodes.storage.keys import Keys
 from async_nodes.telemetry import work_metrics
 
@@ -242,15 +243,17 @@ class Installation:
         hub = get_hub()
         hub.NOT_ERROR = (*hub.NOT_ERROR, redis.ConnectionError)
         executor = executor_for(settings, store, GreenHost())
+        ends = Ends(store, settings.lease_seconds)
         effects = Effects(
             store,
+            ends,
             executor.registry,
             executor.guard,
             aside=executor.host.aside,
             log_level=executor.log_level,
         )
         pool = IoPool(executor, effects, self._worker_id)
-        self._start("io", pool, loop=pool.pulse)
+        self._start("io", pool, ends, loop=pool.pulse)
         return pool
 
     def _start_intake(self, pool: IoPool) -> None:
@@ -274,8 +277,10 @@ class Installation:
         settings = self._settings
         store = open_blocking(settings, self._app, title=f"async-nodes:{self._worker_id}")
         guard = Guard(frozenset(settings.egress_allow))
+        ends = Ends(store, settings.lease_seconds)
         effects = Effects(
             store,
+            ends,
             registry(settings.imports),
             guard,
             aside=in_thread,
@@ -284,9 +289,9 @@ class Installation:
         pool = cpu_pool.CpuPool(store, effects, self._worker_id)
         cpu_pool.install(pool)
         cpu_pool.maintain_often(consumer)
-        self._start("cpu", pool, loop=None)
+        self._start("cpu", pool, ends, loop=None)
 
-    def _start(self, kind: str, pool: Any, *, loop: Any) -> None:
+    def _start(self, kind: str, pool: Any, ends: Ends, *, loop: Any) -> None:
         settings = self._settings
         store = open_blocking(settings, self._app, title=f"async-nodes:{self._worker_id}:keeper")
         keeper = Keeper(
@@ -297,6 +302,7 @@ class Installation:
             known=pool.known,
             on_lease_lost=pool.lease_lost,
             on_ended=pool.ended_elsewhere,
+            ends=ends,
             on_schedules=due_schedules(store, settings).turn,
             info=self._introspection(kind, pool).compose,
             loop=loop,

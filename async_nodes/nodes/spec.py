@@ -182,6 +182,8 @@ def _check(**given: Any) -> None:
         _refuse(name, "retry must be a RetryPolicy")
     if compensate is not None and not callable(compensate):
         _refuse(name, "compensate must be callable")
+    if compensate is not None and _style(compensate) != "function":
+        _refuse(name, "compensate must be a plain function, nobody would await or iterate it")
     if isinstance(given["redact"], str):
         _refuse(name, "redact must be a tuple of names, not one string")
 

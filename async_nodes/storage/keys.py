@@ -12,7 +12,8 @@ them. With the default prefix ``an``:
 | an:{0}:k:<tenant>:<sha> | string | like its task | submit | "<id> <fingerprint>" of an Idempotency-Key |
 | an:{0}:x:<tenant> | zset | ever | submit, sweep | index of ids by time of creation |
 | an:{0}:q:<list> | zset | ever | dispatch, claim | dispatched, unclaimed ids by last sign of life |
-| an:{0}:due | zset | ever | many, due | timers: "w:<id>" wake, "d:<id>" deadline, "c:<id>" cancel grace, "e:<id>" ended without a worker, "s:<tenant>:<name>" schedule |
+| an:{0}:due | zset | ever | many, due | timers: "w:<id>" wake, "d:<id>" deadline, "c:<id>" cancel grace, "e:<id>" ended, and to be cleaned up after, "s:<tenant>:<name>" schedule |
+| an:{0}:tried:<id> | string | until it is cleaned up after | end | how many have begun to clean up after a task |
 | an:{0}:workers | zset | ever | lease, sweep | worker ids by end of lease |
 | an:{0}:r:<worker> | set | the worker's | claim, finish | ids the worker runs |
 | an:{0}:swept | string | ever | sweep | time of the last sweep, to notice an outage |

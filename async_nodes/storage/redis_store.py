@@ -418,7 +418,7 @@ class RedisStore:
 
     def fire_timers(self) -> TimersFired:
         """Wake what is due, end what is past its deadline."""
-        reply = self.run("due", MOST_TIMERS, DEADLINE_GRACE_MS)
+        reply = self.run("due", MOST_TIMERS, DEADLINE_GRACE_MS, self._lease_ms)
         next_in = None if reply[0] < 0 else reply[0] / 1000
         schedules = tuple(name.decode() for name in reply[1])
         return TimersFired(next_in, tuple(task_id.decode() for task_id in reply[2:]), schedules)

@@ -55,6 +55,44 @@ def compensated_cpu(ctx: NodeContext, path: str, *, seconds: float = 0.0, fail: 
     return compensated(ctx, path=path, seconds=seconds, fail=fail)
 
 
+def clean_up_slowly(ctx: NodeContext, record: dict[str, Any]) -> None:
+    """Write down when this begins and ends, and under which key; or end the process."""
+    inputs = record["inputs"]
+    append(inputs["path"], f"begun {record['state']} {ctx.idempotency_key}")
+    if inputs.get("deadly"):
+        os.kill(os.getpid(), 9)
+    _pause(inputs.get("seconds", 0))
+    append(inputs["path"], "cleaned")
+    raise SystemExit("the clean-up gives up")
+
+
+@node("probe.cleaned_slowly", compensate=clean_up_slowly)
+def cleaned_slowly(
+    ctx: NodeContext, path: str, *, seconds: float = 0.0, deadly: bool = False
+) -> None:
+    """Tell the key and fail; the clean-up takes its time."""
+    append(path, f"body {ctx.idempotency_key}")
+    raise TerminalError("failed on request")
+
+
+@node("probe.cleaned_slowly_cpu", kind="cpu", compensate=clean_up_slowly)
+def cleaned_slowly_cpu(
+    ctx: NodeContext, path: str, *, seconds: float = 0.0, deadly: bool = False
+) -> None:
+    """Do the same in the CPU pool."""
+    cleaned_slowly(ctx, path=path, seconds=seconds, deadly=deadly)
+
+
+@node("probe.cleaned_blocked", compensate=clean_up_slowly)
+def cleaned_blocked(
+    ctx: NodeContext, path: str, *, seconds: float = 0.0, deadly: bool = False
+) -> None:
+    """Tell the key and compute where only waiting is allowed, until the worker is ended."""
+    append(path, f"body {ctx.idempotency_key}")
+    while True:
+        pass
+
+
 @node("probe.scope")
 def scope(ctx: NodeContext) -> dict[str, Any]:
     """Return what the scope of the task holds, seen in both ways."""

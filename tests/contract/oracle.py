@@ -388,12 +388,16 @@ class Oracle:
         fired = [(_rank(order, one[2:]), at, one) for one, at in self.due.items() if at <= now]
         for _, _, member in sorted(fired):
             self.due.pop(member, None)
-            task = self.tasks[member[2:]]
-            if self._fire(task, member[0], now):
-                ended.append(task.task_id)
+            task = self.tasks.get(member[2:])
+            if task and self._fire(task, member[0], now):
+                self._note_end(task, ended)
         following = min(self.due.values(), default=None)
         next_in = None if following is None else max(following - now, 0) / 1000
         return TimersFired(next_in, tuple(ended))
+
+    def settle(self, task_id: str) -> None:
+        """Hear that a task was cleaned up after."""
+        self.due.pop(f"e:{task_id}", None)
 
     def sweep(self, order: Sequence[str] = ()) -> Swept:
         """Recover what was left behind; `order` as for `fire_timers`."""
@@ -403,7 +407,7 @@ class Oracle:
             for task_id in sorted(self.held.pop(worker, ()), key=lambda one: _rank(order, one)):
                 rescued += 1
                 if self._lose(self.tasks[task_id], isolated=False) != "lost":
-                    ended.append(task_id)
+                    self._note_end(self.tasks[task_id], ended)
             del self.leases[worker]
         for name, waiting in self.unclaimed.items():
             oldest = self.lists[name][-1][2] if self.lists[name] else now
@@ -412,7 +416,7 @@ class Oracle:
                 if self._send_again(self.tasks[task_id]) == "again":
                     again += 1
                 else:
-                    ended.append(task_id)
+                    self._note_end(self.tasks[task_id], ended)
         for scope in sorted(self.lines, key=lambda one: _rank(order, "".join(self.lines[one][:1]))):
             self.release(scope, len(self.lines[scope]))
         return Swept(rescued, again, 0, tuple(ended))
@@ -570,11 +574,17 @@ class Oracle:
         self._happen(task, Event(_E.LOST, self._clock()))
         return "again"
 
+    def _note_end(self, task: Task, ended: list[str]) -> None:
+        """Tell of an end, and again a lease later, until somebody has cleaned up."""
+        ended.append(task.task_id)
+        if task.snap.attempt:
+            self.due[f"e:{task.task_id}"] = self._clock() + self._lease_ms
+
     def _fire(self, task: Task, kind: str, now: int) -> bool:
-        """Let a timer do its work; true if that ended the task."""
+        """Let a timer do its work; true if there is an end to be told of."""
         snap = task.snap
         if kind == "e":
-            return True
+            return snap.state.terminal
         if kind == "w":
             if snap.state is NodeState.PENDING and snap.next_attempt_at:
                 self._happen(task, Event(_E.WAKE, now))

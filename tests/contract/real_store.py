@@ -15,6 +15,7 @@ from async_nodes.dispatch.celery_factory import make_app
 from async_nodes.dispatch.messages import templates
 from async_nodes.settings import Settings
 from async_nodes.storage.commit import DirectCommit
+from async_nodes.storage.ends import Ends
 from async_nodes.storage.keys import Keys
 from async_nodes.storage.layout import FIELDS, SCHEMA
 from async_nodes.storage.redis_connection import BlockingConnection
@@ -49,6 +50,10 @@ class RealStore:
         """Return a fence that no other claim has."""
         self.fences += 1
         return f"{self.fences:016d}"
+
+    def settle(self, task_id: str) -> None:
+        """Say that a task was cleaned up after."""
+        Ends(self.store, 60.0).settle(task_id)
 
     def now_ms(self) -> int:
         """Return the server's time."""

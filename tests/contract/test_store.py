@@ -353,4 +353,6 @@ def test_a_task_is_not_deleted_before_its_worker_has_cleaned_up(store: Any) -> N
     early = store.delete(task_id, tenant="default")
     assert early == Deleted("closing", version, NodeState.CANCELLED)
     assert store.fire_timers().ended == (task_id,)
+    assert store.delete(task_id, tenant="default") == early
+    store.settle(task_id)
     assert store.delete(task_id, tenant="default") == Deleted("deleted")

@@ -115,6 +115,10 @@ def test_a_node_with_kwargs_takes_any_further_input(declare: Callable[..., NodeS
     assert invalid(spec, {"b": "x"}).pointer == "/inputs/b"
 
 
+async def undo_later(_ctx: object, _record: object) -> None:
+    """Be a clean-up that nobody would await."""
+
+
 @pytest.mark.parametrize(
     ("function", "options", "message"),
     [
@@ -128,6 +132,7 @@ def test_a_node_with_kwargs_takes_any_further_input(declare: Callable[..., NodeS
         (add, {"timeout": True}, "timeout must be"),
         (add, {"retry": 3}, "retry must be a RetryPolicy"),
         (add, {"compensate": "undo"}, "compensate must be callable"),
+        (add, {"compensate": undo_later}, "compensate must be a plain function"),
         (add, {"redact": ("c",)}, "redact names 'c', which is no input"),
         (add, {"redact": "a"}, "a tuple of names, not one string"),
         (add, {"name": "1st"}, "a name is"),

@@ -1,10 +1,15 @@
 -- allow-oom
 -- due: fire the timers that are due. Arguments: how many at most, grace (ms) past a deadline
--- before a running task is ended over its worker's head.
+-- before a running task is ended over its worker's head, lease (ms).
 -- Writes whatever the timers lead to. Answers {ms until the next timer or -1, {schedules that are
--- due}, ids that ended …}. A due schedule is offered again until somebody has fired it.
+-- due}, ids that ended …}. A due schedule is offered again until somebody has fired it, and an end
+-- is told again, a lease later, until somebody has said that nothing is left to clean up.
 local OFFER_AGAIN = 5000
 local ended, schedules = {}, {}
+local function tell(r)
+  ended[#ended + 1] = r.id
+  if r.attempt > 0 then redis.call('ZADD', B .. 'due', now + tonumber(ARGV[3]), 'e:' .. r.id) end
+end
 local function wake(r)
   if r.state ~= S_PENDING or r.next_attempt_at == 0 then return end
   bump(r)
@@ -25,13 +30,13 @@ local function deadline(r, grace)
     void_fence(r)
     conclude(r, NEXT[r.state].TIMEOUT, R_DEADLINE, 'timeout', DEADLINE, 'null', 'null', 'null')
   end
-  ended[#ended + 1] = r.id
+  tell(r)
 end
 local function give_up_waiting(r)
   if r.state ~= S_RUNNING or r.cancel == 0 then return end
   void_fence(r)
   conclude(r, NEXT[r.state].CANCEL, R_NONE, 'cancelled', cancelled_error(false), 'null', 'null', 'null')
-  ended[#ended + 1] = r.id
+  tell(r)
 end
 
 local due = B .. 'due'
@@ -49,7 +54,7 @@ for _, member in ipairs(redis.call('ZRANGEBYSCORE', due, '-inf', now, 'LIMIT', 0
     elseif kind == 'd' then
       deadline(r, tonumber(ARGV[2]))
     elseif kind == 'e' then
-      ended[#ended + 1] = id
+      if not next(NEXT[r.state]) then tell(r) end
     else
       give_up_waiting(r)
     end

@@ -1,13 +1,18 @@
 -- allow-oom
 -- sweep: recover what dead workers and vanished messages left. Arguments: lease (ms), ack
 -- time-out (ms), rows at most, outage (ms: no sweep for so long means that nobody could renew).
--- Writes what LOST leads to; workers, i, swept, q, x, hold. Answers {rescued, sent again, graced, cursor of
+-- Writes what LOST leads to; workers, i, swept, q, x, hold, due. Answers {rescued, sent again, graced, cursor of
 -- the index walk, ids that ended …}.
 local lease, ack_timeout, most, outage = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 local workers = B .. 'workers'
 local last = tonumber(redis.call('GET', B .. 'swept') or now)
 redis.call('SET', B .. 'swept', string.format('%d', now))
 local rescued, again, graced, ended = 0, 0, 0, {}
+-- Whoever is told may die of it: the timer tells of the end again.
+local function tell(r)
+  ended[#ended + 1] = r.id
+  if r.attempt > 0 then redis.call('ZADD', B .. 'due', now + lease, 'e:' .. r.id) end
+end
 
 if now - last > outage then
   -- Redis or all workers were away: silence proves nothing, everybody gets one more lease.
@@ -25,7 +30,7 @@ for _, name in ipairs(redis.call('ZRANGEBYSCORE', workers, '-inf', now, 'LIMIT',
     if r and r.state == S_RUNNING and trim(r.worker) == name then
       local what = lose(r, false)
       rescued = rescued + 1
-      if what ~= 'lost' then ended[#ended + 1] = id end
+      if what ~= 'lost' then tell(r) end
     end
   end
   if redis.call('SCARD', running) == 0 then
@@ -44,7 +49,7 @@ for list = 0, #LISTS do
   for _, id in ipairs(redis.call('ZRANGEBYSCORE', unclaimed, '-inf', horizon, 'LIMIT', 0, most)) do
     local r = read(id)
     if r and r.state == S_PENDING and r.queued == 1 then
-      if send_again(r) == 'again' then again = again + 1 else ended[#ended + 1] = id end
+      if send_again(r) == 'again' then again = again + 1 else tell(r) end
     else
       redis.call('ZREM', unclaimed, id)
     end
