@@ -27,7 +27,9 @@ REPORT_EVERY = 256
 
 # A Latin full stop needs white space behind it (3.14, example.com); a CJK one does not. A run of
 # stops is looked at once, from its beginning: a text of nothing else takes no longer than another.
-_SENTENCE = re.compile(r"(?:(?<![.!?…])[.!?…]++[\"'”’)\]]*+(?=\s)|[。！？；…]+[”’」』）】]*|\n)\s*")
+_SENTENCE = re.compile(
+    r"(?:[.!?…](?<![.!?…]{2})[.!?…]*+[\"'”’)\]]*+(?=\s)|[。！？；…]+[”’」』）】]*|\n)\s*"
+)
 _WORD = re.compile(r"\s+|(?<=[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af])")
 _JOINER = "\u200d"
 
@@ -76,6 +78,7 @@ def spans(text: str, *, size: int, overlap: int) -> Iterator[tuple[int, int]]:
     sentences, words = _Cuts(_SENTENCE, text), _Cuts(_WORD, text)
     start = end = 0
     while end < len(text):
+        words.pass_over(start)
         found = _end(text, (sentences, words), start=start, behind=end, size=size)
         if found is None:
             # What the piece would repeat leaves no room for a whole character behind it.
@@ -95,8 +98,15 @@ class _Cuts:
     def __init__(self, pattern: re.Pattern[str], text: str) -> None:
         self._text = text
         self._matches = pattern.finditer(text)
+        self._pattern = pattern
         self._found: list[int] = []
         self._seen = 0
+
+    def pass_over(self, start: int) -> None:
+        """Do not look before a place: for ends that hang on nothing before them."""
+        if self._seen < start:
+            self._matches = self._pattern.finditer(self._text, start)
+            self._seen = start
 
     def last(self, behind: int, until: int) -> int | None:
         """Return the last place after `behind` and not after `until`."""
