@@ -155,11 +155,14 @@ class Files:
             size: in bytes, as far as it is known.
 
         Raises:
-            AsyncNodesError: ``file_too_large``.
+            AsyncNodesError: ``file_too_large``, ``file_storage_full``.
             StoreFull: the server's memory is needed for tasks.
 
         """
         self.check_size(size)
+        used = self._used() if size else 0
+        if used + size > self.limits.all:
+            raise self._full(used)
         if Retention(self._store).pressure() > MOST_PRESSURE:
             share = f"{MOST_PRESSURE:.0%}"
             raise StoreFull(
@@ -204,8 +207,7 @@ class Files:
         row = (self._tenant, file_id, number, data, self.limits.all, GRACE_MS)
         verdict = self._store.row("file_part", row)
         if verdict[0] == b"full":
-            detail = f"files take {int(verdict[1]):,} of {self.limits.all:,} bytes"
-            raise AsyncNodesError("file_storage_full", detail)
+            raise self._full(int(verdict[1]))
         if verdict[0] != b"ok":
             raise _broken(file_id)
 
@@ -234,6 +236,15 @@ class Files:
         if earlier is None:
             raise AsyncNodesError("idempotency_mismatch", file_id=first)
         return earlier, True
+
+    def _used(self) -> int:
+        """Return the bytes that the tenant's files take, those that have expired left out."""
+        used, *_ = self._store.run("file_list", self._tenant, "", 0)
+        return int(used)
+
+    def _full(self, used: int) -> AsyncNodesError:
+        detail = f"files take {used:,} of {self.limits.all:,} bytes"
+        return AsyncNodesError("file_storage_full", detail)
 
     def _tried(self, ask: Callable[[], Result]) -> Result:
         """Return what a read gives, asked again for as long as the patience lasts."""

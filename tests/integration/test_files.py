@@ -308,6 +308,21 @@ def test_a_body_that_would_be_too_large_is_not_asked_for(narrow: Web) -> None:
         assert connection.recv(4096).startswith(b"HTTP/1.1 413 ")
 
 
+def test_a_body_that_would_find_no_room_is_not_asked_for(narrow: Web) -> None:
+    """Nor is it read by a piece: what is there already is known before."""
+    first = put(narrow, b"x" * MIB)
+    put(narrow, b"y" * (MIB // 2))
+    with socket.create_connection(("127.0.0.1", narrow.port), timeout=10) as connection:
+        connection.sendall(
+            b"POST /v1/files HTTP/1.1\r\nHost: 127.0.0.1\r\n"
+            b"Content-Length: %d\r\nExpect: 100-continue\r\n\r\n" % (MIB // 2 + 1)
+        )
+        assert connection.recv(4096).startswith(b"HTTP/1.1 507 ")
+    put(narrow, b"z" * (MIB // 2))
+    narrow.ask("DELETE", f"/v1/files/{first['file_id']}")
+    put(narrow, b"x" * MIB)
+
+
 def test_a_tenant_has_a_share(narrow: Web) -> None:
     """Beyond it further files are refused with what to do; deleted ones make room."""
     first = put(narrow, b"x" * MIB)
