@@ -113,6 +113,7 @@ def embed(  # noqa: PLR0913 - all that a request for embeddings may say
     batch_size: int = BATCH_SIZE,
     parallel: int = PARALLEL,
     timeout: float = TIMEOUT,
+    first: int = 0,
     on_done: Callable[[int], None] | None = None,
 ) -> tuple[Vectors, dict[str, int]]:
     """Return one vector a text, in their order, and the tokens that were used.
@@ -134,6 +135,8 @@ def embed(  # noqa: PLR0913 - all that a request for embeddings may say
         batch_size: texts of one request.
         parallel: requests at once.
         timeout: seconds of the longest silence of one request.
+        first: the number of the first text, for a body that asks for its texts bit by bit: no
+            two requests of an attempt may have the same idempotency key.
         on_done: told how many texts are done, after each batch.
 
     Raises:
@@ -162,7 +165,7 @@ def embed(  # noqa: PLR0913 - all that a request for embeddings may say
         part = list(texts[start : start + batch_size])
         call = build(part, server, model=model, dimensions=dimensions, encoding=encoding)
         # The same in every attempt, and another one for every batch.
-        call.headers["Idempotency-Key"] = f"{ctx.idempotency_key}-{start}"
+        call.headers["Idempotency-Key"] = f"{ctx.idempotency_key}-{first + start}"
         found, usage = _ask(ctx, call, preset, count=len(part), secret=api_key, timeout=timeout)
         return [normalised(vector) for vector in found] if normalise else found, usage
 

@@ -43,15 +43,33 @@ def file_text(
         ``{text, start, more}``; `more` tells whether the file goes on.
 
     """
+    text, more = part_of(file, encoding, start, length)
+    return {"text": text, "start": start, "more": more}
+
+
+def part_of(
+    file: File, encoding: str = "utf-8", start: int = 0, length: int = MOST_CHARACTERS
+) -> tuple[str, bool]:
+    """Return a part of a file's text, and whether more follows.
+
+    Args:
+        file: of text.
+        encoding: of the file; a byte order mark goes before it.
+        start: of the part, in characters.
+        length: of the part at most, in characters.
+
+    Raises:
+        TerminalError: ``invalid_inputs`` for what is no text in this encoding, ``file_gone``.
+
+    """
     try:
-        text, more = _part(file, encoding, start, length)
+        return _part(file, encoding, start, length)
     except LookupError:
         message = f"there is no encoding {encoding[:100]!r}"
         raise TerminalError(message, code="invalid_inputs") from None
     except UnicodeDecodeError as error:
         message = f"{file.name} is no text in {error.encoding}: {error.reason}"
         raise TerminalError(message, code="invalid_inputs") from None
-    return {"text": text, "start": start, "more": more}
 
 
 def _part(file: File, encoding: str, start: int, length: int) -> tuple[str, bool]:

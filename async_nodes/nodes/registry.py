@@ -25,6 +25,7 @@ BUILT_IN = (
     "async_nodes.nodes.file_text",
     "async_nodes.nodes.http_request",
     "async_nodes.nodes.llm_chat",
+    "async_nodes.nodes.rag",
     "async_nodes.nodes.template_render",
     "async_nodes.nodes.text_chunk",
 )
