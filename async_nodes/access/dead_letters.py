@@ -191,8 +191,8 @@ def requeue_all(services: Services) -> Response:
     tongue = negotiate.language(request.headers.get("Accept-Language"))
     done: list[dict[str, Any]] = []
     refused: list[dict[str, Any]] = []
-    last, looked = None, 0
-    while len(done) < most and looked < MOST_LOOKED:
+    last = None
+    while len(done) < most:  # whatever stands in front of them: there are 10,000 letters at most
         places = letters.oldest(last, most=PAGE)
         by_id = _briefs(services, letters, places)
         for place in places:
@@ -210,7 +210,7 @@ def requeue_all(services: Services) -> Response:
                 done.append(accepted(sent, retry_of=place.task_id))
         if len(places) < PAGE:
             break
-        last, looked = places[-1], looked + PAGE
+        last = places[-1]
     return in_json({"requeued": done, "refused": refused[:MOST], "left": letters.count()})
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
 
 from async_nodes.cli.failures import Failure
+from async_nodes.cli.inputs import Upload
 from async_nodes.cli.language import tr
 from async_nodes.cli.terminal import clip, pad, printable
 
@@ -43,6 +44,7 @@ def upload(
     name: str | None = None,
     media_type: str = "",
     ttl: int | None = None,
+    hint: str = "",
 ) -> dict[str, Any]:
     """Upload a file and return what the server tells of it.
 
@@ -53,6 +55,7 @@ def upload(
         name: what it is to be called; its own name when omitted.
         media_type: guessed by the server from the name when empty.
         ttl: seconds to keep it; the server's default when omitted.
+        hint: what to do about a file that cannot be read.
 
     Raises:
         Failure: the file cannot be read.
@@ -71,12 +74,25 @@ def upload(
             info: dict[str, Any] = client.upload(target, pieces, headers).document
     except OSError as error:
         detail = tr(f"{path} cannot be read: {error.strerror}", f"无法读取 {path}:{error.strerror}")
-        hint = tr(
-            "For a text that begins with @ write key:='\"@…\"'.",
-            "以 @ 开头的文本请写成 键:='\"@…\"'。",
-        )
         raise Failure(detail, hint) from error
     return info
+
+
+def with_files(client: Client, inputs: dict[str, Any], console: Console) -> dict[str, Any]:
+    """Return inputs with the files that they name uploaded, and named by their ids.
+
+    Raises what `upload` raises.
+    """
+    hint = tr(
+        "For a text that begins with @ write key:='\"@…\"'.",
+        "以 @ 开头的文本请写成 键:='\"@…\"'。",
+    )
+    return {
+        name: upload(client, value.path, console, hint=hint)["file_id"]
+        if isinstance(value, Upload)
+        else value
+        for name, value in inputs.items()
+    }
 
 
 def _pieces(file: BinaryIO, size: int) -> Iterator[bytes]:

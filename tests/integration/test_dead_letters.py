@@ -147,6 +147,18 @@ def test_many_letters_are_sent_again_the_oldest_first(web: Web, hand: Hand) -> N
     assert (second["left"], letters(web)) == (0, [])
 
 
+@pytest.mark.timeout(120)
+def test_no_number_of_others_hides_a_letter_that_is_to_be_sent_again(web: Web, hand: Hand) -> None:
+    """However many of other nodes are older."""
+    for _ in range(dead_letters.MOST_LOOKED + 50):
+        bury(web, hand)
+    wanted = bury(web, hand, node="text.chunk", inputs={"text": "x"})
+    answer = post(web, "requeue", {"node": "text.chunk"}).json
+
+    assert [one["retry_of"] for one in answer["requeued"]] == [wanted]
+    assert answer["left"] == dead_letters.MOST_LOOKED + 50
+
+
 def test_a_letter_that_cannot_be_sent_again_stays(
     web: Web, hand: Hand, one_server: RedisServer
 ) -> None:

@@ -11,9 +11,9 @@ import click
 from async_nodes.cli.client_options import client_for, follow_option, url_option, wait_option
 from async_nodes.cli.console import Console
 from async_nodes.cli.following import accepted
-from async_nodes.cli.inputs import Upload, parse
+from async_nodes.cli.inputs import parse
 from async_nodes.cli.language import tr
-from async_nodes.cli.transfer import upload
+from async_nodes.cli.transfer import with_files
 
 
 @click.command(
@@ -43,13 +43,11 @@ def command(
 ) -> int:
     """Submit; print the task's id, or follow it, or wait for its output."""
     given = parse(inputs)
-    body: dict[str, Any] = {"node": node, "inputs": given}
+    body: dict[str, Any] = {"node": node}
     options = {"priority": priority, "timeout_ms": timeout_ms}
     body |= {name: value for name, value in options.items() if value is not None}
     with client_for(url) as client:
-        for name, value in given.items():
-            if isinstance(value, Upload):
-                given[name] = upload(client, value.path, Console(sys.stderr))["file_id"]
+        body["inputs"] = with_files(client, given, Console(sys.stderr))
         # The key lets the request be sent again when the answer to it was lost.
         headers = {"Idempotency-Key": uuid.uuid4().hex}
         answer = client.post("/v1/tasks", body, headers=headers)

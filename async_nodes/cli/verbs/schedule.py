@@ -11,7 +11,8 @@ from urllib.parse import quote
 import click
 
 from async_nodes.cli.client_options import client_for, url_option
-from async_nodes.cli.inputs import parse
+from async_nodes.cli.failures import Failure
+from async_nodes.cli.inputs import Upload, parse
 from async_nodes.cli.language import tr
 from async_nodes.cli.terminal import Terminal, pad, printable, width
 
@@ -69,8 +70,21 @@ def add(
     name: str, node: str, inputs: tuple[str, ...], *, replace: bool, url: str | None, **options: Any
 ) -> int:
     """Create or replace; print when it fires next."""
-    given = {option: value for option, value in options.items() if value not in (None, False)}
-    body = {**given, "task": {"node": node, "inputs": parse(inputs)}}
+    task_inputs = parse(inputs)
+    if any(isinstance(value, Upload) for value in task_inputs.values()):
+        raise Failure(
+            tr("a schedule's file must outlive its tasks", "定时计划的文件必须比其任务保留得更久"),
+            tr(
+                "Upload it with `files put PATH --ttl SECONDS` and give key=ID.",
+                "请先用 `files put 路径 --ttl 秒数` 上传,再写成 键=ID。",
+            ),
+        )
+    given = {
+        option: value
+        for option, value in options.items()
+        if value is not None and value is not False
+    }
+    body = {**given, "task": {"node": node, "inputs": task_inputs}}
     with client_for(url) as client:
         if replace:
             made = client.put(_address(name), body).document
