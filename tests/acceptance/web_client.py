@@ -48,11 +48,15 @@ class WebClient:
         port: on 127.0.0.1.
         prefix: what every path begins with.
 
+    Attributes:
+        key: sent with every request when it is not empty.
+
     """
 
     def __init__(self, port: int, *, prefix: str = "") -> None:
         self.port = port
         self.prefix = prefix
+        self.key = ""
         self._local = threading.local()
 
     def request(
@@ -93,7 +97,8 @@ class WebClient:
         body: bytes | None,
         headers: Mapping[str, str] | None,
     ) -> Reply:
-        connection.request(method, self.prefix + path, body, dict(headers or {}))
+        key = {"Authorization": f"Bearer {self.key}"} if self.key else {}
+        connection.request(method, self.prefix + path, body, {**key, **(headers or {})})
         answer = connection.getresponse()
         raw = answer.read()
         found = {name.lower(): value for name, value in answer.getheaders()}

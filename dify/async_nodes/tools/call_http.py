@@ -1,0 +1,34 @@
+"""Make an HTTP request through the service."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Any
+
+from dify_plugin import Tool
+from dify_plugin.entities.tool import ToolInvokeMessage
+from node_client.errors import AsyncNodesInvalidInput
+from node_client.parameters import json_object, json_value, number, text
+from node_client.running import run
+
+
+class CallHttp(Tool):
+    """Submit a task of the node ``http.request``."""
+
+    def _invoke(self, tool_parameters: dict[str, Any]) -> Generator[ToolInvokeMessage]:
+        given = tool_parameters
+        inputs: dict[str, Any] = {
+            "url": text(given, "url", required=True),
+            "method": text(given, "method") or "GET",
+        }
+        if headers := json_object(given, "headers_json"):
+            inputs["headers"] = headers
+        if text(given, "body_json") and text(given, "body"):
+            raise AsyncNodesInvalidInput("give body_json or body, not both")
+        if text(given, "body_json"):
+            inputs["json"] = json_value(given, "body_json")
+        elif given.get("body"):
+            inputs["body"] = str(given["body"])
+        silence = number(given, "request_timeout_seconds", 60, least=1, most=3600) or 60
+        inputs["timeout_ms"] = int(silence * 1000)
+        yield from run(self, "http.request", inputs, given)
