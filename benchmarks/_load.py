@@ -66,7 +66,7 @@ def live(side: Side, tasks: int, connections: int, *, limit: float) -> Load:
 
     """
     load, numbers = Load(), iter(range(1, tasks + 1))
-    _run(side.port, [_lives(side, numbers, load) for _ in range(connections)], load, limit)
+    run_talks(side.port, [_lives(side, numbers, load) for _ in range(connections)], load, limit)
     return load
 
 
@@ -109,7 +109,7 @@ def read(
 
     """
     load, turns = Load(), iter(range(times))
-    _run(side.port, [_reads(requests, turns, load) for _ in range(connections)], load, limit)
+    run_talks(side.port, [_reads(requests, turns, load) for _ in range(connections)], load, limit)
     return load
 
 
@@ -168,7 +168,7 @@ def parse(data: bytes) -> Reply | None:
     return (int(data[9:12]), body) if len(body) >= int(length[1]) else None
 
 
-def _run(port: int, talks: Sequence[Talk], load: Load, limit: float) -> None:
+def run_talks(port: int, talks: Sequence[Talk], load: Load, limit: float) -> None:
     """Hold all talks at once until each has ended; time them."""
     with ExitStack() as links, select.epoll() as poller:
         loop = _Loop(poller)

@@ -1,4 +1,4 @@
-"""The simulated model without spread: ``python -m benchmarks._model PORT``.
+"""The simulated model without spread: ``python -m benchmarks._model PORT [TTFT_MS SLOTS]``.
 
 Every answer takes the same time to its first token, so that what differs between two ways to ask
 is the way.
@@ -20,11 +20,11 @@ TOKENS: Final = 8
 SLOTS: Final = 64
 
 
-def main(port: int) -> None:
+def main(port: int, ttft_ms: float = TTFT_MS, slots: float = SLOTS) -> None:
     """Serve until SIGTERM."""
     config = ModelConfig(
-        slots=SLOTS,
-        ttft_ms=TTFT_MS,
+        slots=int(slots),
+        ttft_ms=ttft_ms,
         ttft_sigma=0.0,
         gap_ms=GAP_MS,
         gap_sigma=0.0,
@@ -38,4 +38,4 @@ def main(port: int) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]))
+    main(int(sys.argv[1]), *map(float, sys.argv[2:]))
