@@ -65,6 +65,9 @@ ASYNC_NODES_REDIS_URL = (
 )
 ASYNC_NODES_HOST = "127.0.0.1"
 ASYNC_NODES_PORT = 8000
+ASYNC_NODES_PROCESSES = None  # None: one web process; else so many on one port, and one above
+ASYNC_NODES_TLS_CERT = None  # None: plain HTTP; else a PEM file with the certificate chain
+ASYNC_NODES_TLS_KEY = None  # its key; None: in the certificate's file
 ASYNC_NODES_DATA_DIR = None  # None: .data in a checkout, else the user's data directory
 ASYNC_NODES_IMPORTS = ()  # modules that define nodes
 ASYNC_NODES_LEASE_SECONDS = 15.0  # a dead worker's tasks run again after this and 2 s

@@ -77,9 +77,12 @@ OUR_TYPES: Final[Mapping[str, type]] = {
     "ASYNC_NODES_LEASE_SECONDS": float,
     "ASYNC_NODES_METRICS_PORT": int,
     "ASYNC_NODES_PORT": int,
+    "ASYNC_NODES_PROCESSES": int,
     "ASYNC_NODES_REDIS_URL": str,
     "ASYNC_NODES_SHUTDOWN_SECONDS": float,
     "ASYNC_NODES_TASK_LOG_LEVEL": str,
+    "ASYNC_NODES_TLS_CERT": str,
+    "ASYNC_NODES_TLS_KEY": str,
     "ASYNC_NODES_TRANSPORT": str,
     "ASYNC_NODES_WRITE_SCHEMA": int,
 }
@@ -96,6 +99,10 @@ class Settings:
         redis_url: where broker and store are, in redis-py's spelling; None when nobody said, and
             the embedded server is meant.
         host, port: where the web process listens (port 0: any free one).
+        processes: web processes that share the port, looked after by one more; None for a single
+            one on its own.
+        tls_cert, tls_key: PEM files with which the web process speaks TLS; None for plain HTTP. A
+            key that is None is in the certificate's file.
         data_dir: absolute path for the embedded server's data.
         imports: modules that define nodes.
         lease_seconds: how long a worker's silence is believed to be life, at least 1.
@@ -109,7 +116,8 @@ class Settings:
         egress_allow: ``host:port`` entries that nodes may call though they are not public.
         file_max_bytes, files_max_bytes: bytes that one file, and all files of a tenant, may have.
         key_prefix: what every Redis key begins with.
-        metrics_port: where workers serve ``/metrics``; None for nowhere.
+        metrics_port: where workers serve ``/metrics``, and the first of several web processes;
+            None for nowhere.
         api_key: the one key, or None: loopback only.
         soft_time_limit, time_limit: seconds, defaults of a node (``CELERY_TASK_*_TIME_LIMIT``).
         celery: Celery's settings by Celery's own names (``broker_url``, …), read-only.
@@ -119,6 +127,9 @@ class Settings:
     redis_url: str | None = None
     host: str = "127.0.0.1"
     port: int = 8000
+    processes: int | None = None
+    tls_cert: str | None = None
+    tls_key: str | None = None
     data_dir: str = field(default_factory=lambda: default_data_dir(os.environ))
     imports: tuple[str, ...] = ()
     lease_seconds: float = 15.0
@@ -214,6 +225,8 @@ def check(settings: Settings) -> None:
         if value is not None and not holds(valid, value):
             shown = "the value given" if name == "api_key" else repr(value)
             raise invalid_setting(OURS + name.upper(), f"{wanted}, not {shown}")
+    if settings.tls_key is not None and settings.tls_cert is None:
+        raise invalid_setting("ASYNC_NODES_TLS_KEY", "needs ASYNC_NODES_TLS_CERT beside it")
     limits = (settings.soft_time_limit, settings.time_limit)
     if not holds(lambda pair: 0 < pair[0] < pair[1], limits):
         message = (
@@ -255,6 +268,7 @@ def is_module_name(value: str) -> bool:
 RULES: Final[tuple[tuple[str, Callable[[Any], bool], str], ...]] = (
     ("host", lambda v: bool(v.strip()) and not set(v) & set(" /@"), "must be a host or address"),
     ("port", is_port, "must be 0 to 65535"),
+    ("processes", lambda v: type(v) is int and 1 <= v <= 64, "must be 1 to 64"),  # noqa: PLR2004
     ("metrics_port", is_port, "must be 0 to 65535"),
     ("imports", lambda v: all(map(is_module_name, v)), "must be modules, comma separated"),
     ("lease_seconds", lambda v: 1 <= v <= 3600, "must be 1 to 3600"),  # noqa: PLR2004 - as it says

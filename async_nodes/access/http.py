@@ -21,10 +21,11 @@ from gevent import Timeout
 from gevent.hub import get_hub
 from gevent.pywsgi import Input, WSGIHandler, WSGIServer, format_date_time
 
-from async_nodes.access import problems
 from async_nodes.access.lane_handover import Handover
 from async_nodes.access.lane_reader import Reader
-from async_nodes.core.errors import AsyncNodesError
+from async_nodes.access.neighbours import Neighbours
+from async_nodes.access.refusal import DRAIN_SECONDS, MAX_DRAINED, refuse
+from async_nodes.access.tls_handshake import Handshakes, say_goodbye
 from async_nodes.telemetry.logs import one_line
 
 MAX_HEAD: Final = 16 << 10
@@ -38,10 +39,6 @@ SWEEP_SECONDS: Final = 5.0
 STALL_SECONDS: Final = 30.0
 """How long a client may take for its next bytes within a request, or to take ours."""
 
-MAX_DRAINED: Final = 2 << 20
-"""Bytes of a refused body that are read so that the client gets to see the refusal."""
-
-DRAIN_SECONDS: Final = 2.0
 _JOINED: Final = 64 << 10
 MAX_LOGGED: Final = 200
 
@@ -186,11 +183,7 @@ class Handler(WSGIHandler):
         return None if self.server.stopping else result
 
     def _refuse(self, why: str) -> None:
-        """Answer what is not HTTP, and log one line.
-
-        Closing while the client still sends would take the answer away from it, so what it sends
-        is read for a while.
-        """
+        """Answer what is not HTTP, and log one line."""
         if why == "414":
             why = "the request line is longer than 8 KiB"
         log.info(
@@ -198,18 +191,7 @@ class Handler(WSGIHandler):
             one_line(why)[:MAX_LOGGED],
             extra={"action": "http_malformed"},
         )
-        until = monotonic() + DRAIN_SECONDS
-        try:
-            self.socket.sendall(_refusal(why))
-            self.socket.shutdown(socket.SHUT_WR)
-            self.socket.settimeout(DRAIN_SECONDS)
-            drained = 0
-            while piece := self.socket.recv(64 << 10):
-                drained += len(piece)
-                if drained > MAX_DRAINED or monotonic() > until:
-                    return
-        except OSError:
-            log.debug("A refused client left", extra={"action": "client_left"})
+        refuse(self.socket, why)
 
     def get_environ(self) -> dict[str, Any]:
         """Return the environment, with a body that is drained within bounds."""
@@ -282,37 +264,68 @@ class Handler(WSGIHandler):
         """Leave the access log to the app: it knows what is worth a line."""
 
 
+class SecureHandler(Handler):
+    """Serve one connection over TLS: its end is said, or a client takes it for an attack."""
+
+    def handle_one_request(self) -> Any:
+        """Serve one request."""
+        result = super().handle_one_request()
+        if result is not True:
+            say_goodbye(self.socket)
+        return result
+
+
 class Server(WSGIServer):
-    """Listen, and know which connections are idle.
+    """Accept connections, and know which of them are idle.
 
     Args:
-        address: host and port.
+        listener: a bound socket, which may be shared with other processes.
         app: serves the requests.
         lane: may answer a request before the app sees it.
+        neighbours: accept for processes that are not there; None for a process on its own.
+        tls: shakes hands before a connection is served; None for plain HTTP.
         options: gevent's.
+
+    Attributes:
+        companion: another server of this process, which ends when this one begins to.
 
     """
 
     handler_class = Handler
 
     def __init__(
-        self, address: tuple[str, int], app: Any, *, lane: Lane | None = None, **options: Any
+        self,
+        listener: socket.socket,
+        app: Any,
+        *,
+        lane: Lane | None = None,
+        neighbours: Neighbours | None = None,
+        tls: Handshakes | None = None,
+        **options: Any,
     ) -> None:
-        super().__init__(address, app, log=None, error_log=log, **options)
+        environ = {
+            "wsgi.multiprocess": neighbours is not None,
+            "wsgi.url_scheme": "http" if tls is None else "https",
+        }
+        super().__init__(listener, app, log=None, error_log=log, environ=environ, **options)
         self.lane = lane
         self.idle: dict[Handler, float] = {}
         self.stopping = False
         self._sweeper: Any = None
+        self._neighbours = neighbours
+        self._tls = tls
+        self.companion: WSGIServer | None = None
 
-    def init_socket(self) -> None:
-        """Listen without Nagle's delay, which connections inherit on most systems."""
-        super().init_socket()
-        if self.socket.family in (socket.AF_INET, socket.AF_INET6):
-            self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    @property
+    def connections(self) -> int:
+        """Return how many are open."""
+        return len(self.pool) if self.pool is not None else 0
 
     def start(self) -> None:
         """Accept connections, and end those that rest too long."""
         super().start()
+        if self._neighbours is not None:
+            self._neighbours.start(self.do_handle, self.full)
         self._sweeper = get_hub().loop.timer(SWEEP_SECONDS, SWEEP_SECONDS, ref=False)
         self._sweeper.start(self._sweep)
 
@@ -328,14 +341,34 @@ class Server(WSGIServer):
         self.environ.setdefault("SERVER_NAME", str(self.address[0]))
         super().update_environ()
 
-    def stop_accepting(self) -> None:
+    def retire(self) -> None:
         """Take no new connections, and let those there are end with their next answer."""
         self.stopping = True
-        super().stop_accepting()
+        self.stop_accepting()
+        if self._neighbours is not None:
+            self._neighbours.close()
+        if self.companion is not None:
+            self.companion.close()
 
     def close_idle(self) -> None:
         """Close the connections that wait for a next request."""
         self._close(list(self.idle))
+        if self._tls is not None:
+            self._tls.close_waiting()
+
+    def start_accepting(self) -> None:
+        """Accept connections, unless this process retires: gevent asks at each one's end."""
+        if not self.stopping:
+            super().start_accepting()
+
+    def handle(self, sock: Any, address: Any) -> None:
+        """Serve a connection from its first byte to its end."""
+        if self._tls is None:
+            super().handle(sock, address)
+            return
+        with self._tls.secured(sock) as secured:
+            if secured is not None:
+                SecureHandler(secured, address, self).handle()
 
     def _sweep(self) -> None:
         """Close what has been idle for too long; called by the loop, and does not wait."""
@@ -345,7 +378,8 @@ class Server(WSGIServer):
     def _close(self, handlers: list[Handler]) -> None:
         for handler in handlers:
             try:
-                handler.socket.shutdown(socket.SHUT_RD)
+                # Not that of a TLS socket, which would forget what it has yet to decrypt.
+                socket.socket.shutdown(handler.socket, socket.SHUT_RD)
             except OSError:
                 log.debug("An idle connection was closed already")
 
@@ -395,15 +429,3 @@ def date_line() -> bytes:
     if second != _dated[0]:
         _dated = (second, b"Date: " + format_date_time(second) + b"\r\n")
     return _dated[1]
-
-
-def _refusal(why: str) -> bytes:
-    """Return a whole answer for a request that never reached the app."""
-    error = AsyncNodesError("bad_request", why)
-    body = problems.encode(problems.document(error))
-    head = (
-        f"HTTP/1.1 {error.status} Bad Request\r\n"
-        f"Content-Type: {problems.CONTENT_TYPE}\r\n"
-        f"Content-Length: {len(body)}\r\nCache-Control: no-store\r\nConnection: close\r\n\r\n"
-    )
-    return head.encode() + body

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Mapping
 from html import escape
 from typing import Any, Final
@@ -11,6 +10,7 @@ from flask import Blueprint, Response, request
 
 from async_nodes.access import docs_pages, negotiate, problems
 from async_nodes.access.controls import node_states
+from async_nodes.access.identity import identity
 from async_nodes.access.openapi.document import document
 from async_nodes.access.services import Provider
 from async_nodes.core import strict_json
@@ -45,7 +45,7 @@ def blueprint(settings: Settings, provider: Provider, nodes: Registry) -> Bluepr
 
     @made.get("/healthz")
     def live() -> Response:
-        return _json({"status": "ok"})
+        return _json({"status": "ok", **identity()})
 
     @made.get("/readyz")
     def ready() -> Response:
@@ -54,8 +54,7 @@ def blueprint(settings: Settings, provider: Provider, nodes: Registry) -> Bluepr
 
     @made.get("/metrics")
     def measure() -> Response:
-        text = metrics.exposition(_collector(provider))
-        return Response(text, content_type=metrics.CONTENT_TYPE)
+        return Response(exposition(provider), content_type=metrics.CONTENT_TYPE)
 
     @made.get("/openapi.json")
     def show_openapi() -> Response:
@@ -108,11 +107,16 @@ def readiness(provider: Provider) -> dict[str, Any]:
         checks[kind] = {**_check("" if live else nobody.format(kind)), "workers": live}
     missing = [name for name, check in checks.items() if not check["ok"]]
     status = "not_ready" if missing else "ready"
-    return {"status": status, "missing": missing, "checks": checks, "pid": os.getpid()}
+    return {"status": status, "missing": missing, "checks": checks, **identity()}
 
 
 def _check(why_not: str = "") -> dict[str, Any]:
     return {"ok": not why_not, "detail": why_not or "ok"}
+
+
+def exposition(provider: Provider) -> bytes:
+    """Return the metrics of this process and of the store as text."""
+    return metrics.exposition(_collector(provider))
 
 
 def _collector(provider: Provider) -> metrics.StoreCollector:

@@ -2,15 +2,18 @@
 
 It serves from the first moment: while the store does not answer, requests get 503 and ``/readyz``
 says why. It stops in order: no new connections, streams told to go elsewhere, requests finished.
+Several such processes may serve one port; another one looks after them, and gives each what is in
+`inherited`.
 """
 
 from __future__ import annotations
 
-import errno
 import logging
+import os
 import resource
-import signal
+import socket
 from collections.abc import Callable
+from time import monotonic
 from typing import Any, Final
 
 import gevent
@@ -21,12 +24,20 @@ from prometheus_client import disable_created_metrics
 from redis.exceptions import ResponseError
 from setproctitle import setproctitle
 
+from async_nodes.access import identity, listener, ops, ticket_keys
 from async_nodes.access.app import build_app
 from async_nodes.access.fast_lane import FastLane
 from async_nodes.access.guard import refuse_open_door
 from async_nodes.access.http import Server
 from async_nodes.access.hub import Hub
+from async_nodes.access.inherited import Inherited
+from async_nodes.access.neighbours import Neighbours
+from async_nodes.access.own_metrics import serve_metrics
+from async_nodes.access.seats import Seats
 from async_nodes.access.services import Services
+from async_nodes.access.signals import Signals
+from async_nodes.access.tls import ServerTls
+from async_nodes.access.tls_handshake import Handshakes
 from async_nodes.core.errors import AsyncNodesError
 from async_nodes.dispatch.celery_factory import make_app
 from async_nodes.dispatch.connect import open_shared
@@ -41,8 +52,12 @@ TITLE: Final = "async-nodes web"
 CLIENT_NAME: Final = "async-nodes-web"
 MAX_CONNECTIONS: Final = 15_000
 SPARE_DESCRIPTORS: Final = 200
-BACKLOG: Final = 1024
+RETIRE_SECONDS: Final = 2.0
+"""How long a process that has a successor goes on with the connections it has: a client that polls
+once a second gets an answer that closes its connection, and none that was closed under it."""
+
 _PAUSE_FIRST, _PAUSE_MOST = 0.1, 1.0
+_LOOK_SECONDS: Final = 0.05
 _NOT_YET: Final = "the task store has not answered since this process began"
 
 log = logging.getLogger(__name__)
@@ -53,6 +68,7 @@ def serve(
     *,
     on_ready: Callable[[str, int], None] | None = None,
     fast_lane: bool = True,
+    inherited: Inherited | None = None,
 ) -> int:
     """Run the web process until SIGTERM or SIGINT; a second signal ends it at once.
 
@@ -60,37 +76,85 @@ def serve(
         settings: where to listen, where the store is, how long to finish.
         on_ready: called with host and port once connections are accepted.
         fast_lane: whether ordinary requests are answered before they reach the app.
+        inherited: what another process gave to this one of several; a second signal does nothing.
 
     Returns:
         The exit status, 0.
 
     Raises:
         AsyncNodesError: ``unpatched``, ``port_busy``, ``invalid_setting`` (no key, but a host
-            that others can reach), ``invalid_node``, ``redis_too_old``, ``unsupported_store``.
+            that others can reach; a certificate that cannot be used), ``invalid_node``,
+            ``redis_too_old``, ``unsupported_store``.
 
     """
     if not is_module_patched("socket"):
         raise AsyncNodesError("unpatched", "the web process needs gevent.monkey.patch_all() first")
     refuse_open_door(settings)
     allow_descriptors(MAX_CONNECTIONS + SPARE_DESCRIPTORS)
-    setproctitle(TITLE)
     logs.configure()
     disable_created_metrics()  # type: ignore[no-untyped-call] # the library's own omission
     nodes = registry(settings.imports)
+    tls = ServerTls.of(settings, ticket_key=_ticket_key(inherited))
+    if tls is not None and (inherited is None or inherited.number == 0):  # once is enough
+        tls.warn()
     opening = Opening(settings, nodes)
-    server = listen(settings, opening, nodes, fast_lane=fast_lane)
-    stopping = _on_signals()
+    server = _server(settings, opening, nodes, tls, inherited, fast_lane=fast_lane)
+    signals = Signals(
+        reload=None if tls is None else lambda: _reload(tls), one_of_many=inherited is not None
+    )
     opening.start()
-    host, port = server.server_host, server.server_port
-    shown = f"[{host}]" if ":" in host else host
-    log.info("Listening on http://%s:%d", shown, port, extra={"action": "web_ready"})
-    if on_ready is not None:
-        on_ready(host, port)
-    gevent.wait([stopping, opening.failed], count=1)
+    _announce(server, tls, inherited, on_ready)
+    gevent.wait([signals.stopping, signals.retiring, opening.failed, opening.opened], count=1)
+    if opening.opened.is_set() and inherited is not None:
+        inherited.tell_ready()
+    gevent.wait([signals.stopping, signals.retiring, opening.failed], count=1)
+    if signals.retiring.is_set():
+        retire(server, signals.stopping)
     stop(server, opening, seconds=settings.shutdown_seconds)
     if opening.error is not None:
         raise opening.error
     return 0
+
+
+def _ticket_key(inherited: Inherited | None) -> bytes | None:
+    if inherited is None or inherited.tickets < 0:
+        return None
+    with os.fdopen(inherited.tickets, "rb") as pipe:
+        return pipe.read(ticket_keys.LENGTH)
+
+
+def _reload(tls: ServerTls) -> None:
+    try:
+        tls.reload()
+        tls.warn()
+    except AsyncNodesError as error:
+        log.error(  # noqa: TRY400 - the file is at fault, not a line of ours
+            "The certificate in force stays: %s", error.detail, extra={"action": "tls_not_reloaded"}
+        )
+
+
+def _announce(
+    server: Server,
+    tls: ServerTls | None,
+    inherited: Inherited | None,
+    on_ready: Callable[[str, int], None] | None,
+) -> None:
+    """Say who this process is, and where it serves."""
+    if inherited is None:
+        setproctitle(TITLE)
+        scheme = "http" if tls is None else "https"
+        where = listener.shown(server.address)
+        log.info("Listening on %s://%s", scheme, where, extra={"action": "web_ready"})
+    else:
+        setproctitle(f"{TITLE} {inherited.number}")
+        log.info(
+            "Process %d of %d serves",
+            inherited.number,
+            inherited.processes,
+            extra={"action": "web_ready", "pid": os.getpid()},
+        )
+    if on_ready is not None:
+        on_ready(server.server_host, server.server_port)
 
 
 def allow_descriptors(wanted: int) -> None:
@@ -105,60 +169,78 @@ def allow_descriptors(wanted: int) -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
-def listen(
-    settings: Settings, opening: Opening, nodes: Registry, *, fast_lane: bool = True
+def _server(
+    settings: Settings,
+    opening: Opening,
+    nodes: Registry,
+    tls: ServerTls | None,
+    inherited: Inherited | None,
+    *,
+    fast_lane: bool,
 ) -> Server:
-    """Return the server, accepting connections.
-
-    Raises:
-        AsyncNodesError: ``port_busy``, or ``invalid_setting`` for a host that is not ours.
-
-    """
+    """Return the server, accepting connections; raises what `listener.bind` raises."""
     app = build_app(settings, opening, nodes=nodes)
-    host = settings.host.strip("[]")
     lane = FastLane(settings, opening) if fast_lane else None
+    neighbours = None
+    if inherited is None:
+        bound = listener.bind(settings.host, settings.port)
+    else:
+        identity.become(inherited.number)
+        bound, neighbours = _taken(inherited)
     server = Server(
-        (host, settings.port), app, lane=lane, spawn=Pool(MAX_CONNECTIONS), backlog=BACKLOG
+        bound,
+        app,
+        lane=lane,
+        neighbours=neighbours,
+        tls=None if tls is None else Handshakes(tls),
+        spawn=Pool(MAX_CONNECTIONS),
     )
-    try:
-        server.start()
-    except OSError as error:
-        if error.errno in (errno.EADDRINUSE, errno.EACCES):
-            taken = "is in use" if error.errno == errno.EADDRINUSE else "may not be used"
-            raise AsyncNodesError("port_busy", f"{host}:{settings.port} {taken}") from error
-        raise AsyncNodesError(
-            "invalid_setting", f"ASYNC_NODES_HOST: cannot listen on {host}: {error}"
-        ) from error
+    server.start()
+    if inherited is not None and inherited.metrics >= 0:
+        own = socket.socket(fileno=inherited.metrics)
+        server.companion = serve_metrics(own, lambda: ops.exposition(opening))
     return server
+
+
+def _taken(inherited: Inherited) -> tuple[socket.socket, Neighbours]:
+    """Return this process's listener, and those that it may have to look after."""
+    seats = Seats(inherited.seats, inherited.processes)
+    listeners = {
+        number: socket.socket(fileno=descriptor)
+        for number, descriptor in enumerate(inherited.listeners)
+    }
+    own = listeners.pop(inherited.number if len(listeners) > 1 else 0)
+    for other in listeners.values():
+        other.setblocking(False)
+    seats.take(inherited.number)
+    return own, Neighbours(seats, listeners)
+
+
+def retire(server: Server, stopping: Event) -> None:
+    """Leave new connections to a successor, and let those there are end by themselves."""
+    log.info("Retiring", extra={"action": "web_retiring"})
+    server.retire()
+    until = monotonic() + RETIRE_SECONDS
+    while server.connections and (left := until - monotonic()) > 0:
+        if stopping.wait(min(left, _LOOK_SECONDS)):
+            return
 
 
 def stop(server: Server, opening: Opening, *, seconds: float) -> None:
     """End in order, within a bound: streams at once, requests after they were answered."""
     log.info("Stopping", extra={"action": "web_stopping"})
-    server.stop_accepting()
+    server.retire()
     opening.close()
     server.close_idle()
     server.stop(timeout=seconds)
     log.info("Stopped", extra={"action": "web_stopped"})
 
 
-def _on_signals() -> Event:
-    """Return an event that the first signal sets; the second one is not caught any more."""
-    stopping = Event()
-
-    def first(number: int, _frame: Any) -> None:
-        signal.signal(number, signal.SIG_DFL)
-        stopping.set()
-
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, first)
-    return stopping
-
-
 class Opening:
     """Open the store in the background, and give the services as soon as they are there.
 
     Attributes:
+        opened: set when the services are there.
         failed: set when the store answered and can never be used.
         error: why.
 
@@ -171,6 +253,7 @@ class Opening:
         self._services: Services | None = None
         self._why_not = _NOT_YET
         self._greenlet: Any = None
+        self.opened = Event()
         self.failed = Event()
         self.error: AsyncNodesError | None = None
 
@@ -209,6 +292,7 @@ class Opening:
                 return
             else:
                 log.info("The task store answers", extra={"action": "store_open"})
+                self.opened.set()
                 return
             gevent.sleep(pause)
             pause = min(pause * 2, _PAUSE_MOST)

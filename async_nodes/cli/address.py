@@ -19,10 +19,11 @@ _ANYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}  # noqa: S104
 _LOOK_SECONDS = 0.5
 
 
-def url_of(host: str, port: int) -> str:
+def url_of(host: str, port: int, *, secure: bool = False) -> str:
     """Return the URL under which this machine reaches a server that listens there."""
     shown = _ANYWHERE.get(host, host)
-    return f"http://[{shown}]:{port}" if ":" in shown else f"http://{shown}:{port}"
+    scheme = "https" if secure else "http"
+    return f"{scheme}://[{shown}]:{port}" if ":" in shown else f"{scheme}://{shown}:{port}"
 
 
 def free_port(host: str) -> int:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import click
@@ -10,6 +12,7 @@ import click
 from async_nodes.cli.address import url_of
 from async_nodes.cli.http import Client
 from async_nodes.cli.language import tr
+from async_nodes.core.errors import AsyncNodesError
 from async_nodes.settings import Settings
 
 Option = Callable[[Callable[..., Any]], Callable[..., Any]]
@@ -32,6 +35,31 @@ wait_option: Option = click.option(
 
 
 def client_for(url: str | None) -> Client:
-    """Return a client of the server at ``url``, or of the one the settings name."""
+    """Return a client of the server at ``url``, or of the one the settings name.
+
+    Raises:
+        AsyncNodesError: ``bad_request`` for a URL that is none; ``invalid_setting``.
+
+    """
     settings = Settings.load()
-    return Client(url or url_of(settings.host, settings.port), settings.api_key)
+    if url is not None:
+        return Client(url, settings.api_key)
+    own = url_of(settings.host, settings.port, secure=settings.tls_cert is not None)
+    return Client(own, settings.api_key, tls=_pinned(settings))
+
+
+def _pinned(settings: Settings) -> ssl.SSLContext | None:
+    """Return a context that trusts our server's very certificate: its name is not our address."""
+    if settings.tls_cert is None:
+        return None
+    from async_nodes.access.certificate import first_of
+
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    try:
+        context.load_verify_locations(cadata=first_of(Path(settings.tls_cert).read_text("utf-8")))
+    except (OSError, ValueError) as error:
+        detail = f"ASYNC_NODES_TLS_CERT: {settings.tls_cert}: {error}"
+        raise AsyncNodesError("invalid_setting", detail) from error
+    return context

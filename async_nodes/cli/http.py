@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import socket
+import ssl
 import time
 from dataclasses import dataclass, field
 from http import HTTPStatus
@@ -61,17 +62,19 @@ class Client:
         url: its root, ``http://host:port`` with or without a path.
         api_key: sent as a Bearer token when given.
         timeout: seconds of silence until a call is given up.
+        tls: whom to trust over ``https``; what the system trusts when None.
 
     """
 
     url: str
     api_key: str | None = field(default=None, repr=False)
     timeout: float = 10.0
+    tls: ssl.SSLContext | None = field(default=None, repr=False)
     _connection: HTTPConnection | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         """Refuse an address that is none."""
-        _connection_for(self.url, self.timeout)
+        _connection_for(self.url, self.timeout, self.tls)
         self.url = self.url.rstrip("/")
 
     def __enter__(self) -> Self:
@@ -125,7 +128,7 @@ class Client:
 
         """
         began, sent = time.perf_counter(), {**self._headers(), **headers}
-        with contextlib.closing(_connection_for(self.url, _UPLOAD_SILENCE)) as connection:
+        with contextlib.closing(_connection_for(self.url, _UPLOAD_SILENCE, self.tls)) as connection:
             try:
                 # A server that refuses the body answers at once and reads no further.
                 with contextlib.suppress(ConnectionError):
@@ -144,7 +147,7 @@ class Client:
 
         """
         received, size = 0, None
-        with contextlib.closing(_connection_for(self.url, self.timeout)) as connection:
+        with contextlib.closing(_connection_for(self.url, self.timeout, self.tls)) as connection:
             try:
                 connection.request("GET", _target(self.url, path), headers=self._headers())
                 response = connection.getresponse()
@@ -250,7 +253,7 @@ class Client:
 
     def _stream(self, path: str, parser: Parser) -> Iterator[Message | None]:
         """Yield the events of one connection; None when the server has no more for us."""
-        connection = _connection_for(self.url, STREAM_SILENCE)
+        connection = _connection_for(self.url, STREAM_SILENCE, self.tls)
         headers = {**self._headers(), "Accept": "text/event-stream"}
         if parser.last_id:
             headers["Last-Event-ID"] = parser.last_id
@@ -275,7 +278,7 @@ class Client:
     ) -> HTTPResponse:
         seconds = self.timeout if timeout is None else timeout
         if self._connection is None:
-            self._connection = _connection_for(self.url, seconds)
+            self._connection = _connection_for(self.url, seconds, self.tls)
             self._connection.connect()
             # Headers and body go out as two packets, and the second must not wait for an answer.
             self._connection.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -309,7 +312,7 @@ def unreachable(url: str, error: Exception) -> AsyncNodesError:
     return AsyncNodesError("egress_failed", detail)
 
 
-def _connection_for(url: str, timeout: float) -> HTTPConnection:
+def _connection_for(url: str, timeout: float, tls: ssl.SSLContext | None) -> HTTPConnection:
     try:
         parts = urlsplit(url)
         port = parts.port
@@ -321,8 +324,9 @@ def _connection_for(url: str, timeout: float) -> HTTPConnection:
             f"--url 应形如 http://127.0.0.1:8000,而不是 {url!r}",
         )
         raise AsyncNodesError("bad_request", detail)
-    kind = HTTPSConnection if parts.scheme == "https" else HTTPConnection
-    return kind(parts.hostname, port, timeout=timeout)
+    if parts.scheme == "https":
+        return HTTPSConnection(parts.hostname, port, timeout=timeout, context=tls)
+    return HTTPConnection(parts.hostname, port, timeout=timeout)
 
 
 def _target(url: str, path: str) -> str:

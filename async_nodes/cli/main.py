@@ -39,8 +39,16 @@ def needs_gevent(arguments: Sequence[str]) -> bool:
     if not words:
         return False
     verb, options = words[0], words[1:]
+    if verb == "serve":  # one that looks after several processes starts them and does no more
+        return not any(word.partition("=")[0] == "--processes" for word in options)
     if verb != "worker":
-        return verb == "serve"
+        return False
     given = [value for name, value in pairwise(options) if name == "--pool"]
     given += [word.removeprefix("--pool=") for word in options if word.startswith("--pool=")]
     return given[-1:] == ["io"]
+
+
+def is_patched() -> bool:
+    """Tell whether gevent has patched this process, without importing it."""
+    monkey = sys.modules.get("gevent.monkey")
+    return monkey is not None and bool(monkey.is_module_patched("socket"))

@@ -53,7 +53,7 @@ class Stack:
         if self.settings.redis_url is None:
             self._store = StoreService(self.settings.data_dir, stage=STORE)
             services.append(self._store)
-        web = ("serve", "--host", self.host, "--port", str(self.port))
+        web = ("serve", "--plain", "--host", self.host, "--port", str(self.port))
         services.append(self._program("web", web, stage=WEB))
         pools = (("io", self.io_concurrency), ("cpu", self.cpu_concurrency))
         for pool, slots in pools:

@@ -49,6 +49,12 @@ _polls = Counter(
     ("outcome",),
     registry=REGISTRY,
 )
+_handshakes = Counter(
+    "async_nodes_tls_handshakes_total",
+    "Connections to the TLS port, by what became of their handshake.",
+    ("outcome",),
+    registry=REGISTRY,
+)
 
 
 class Children:
@@ -69,6 +75,7 @@ class Children:
 request_duration: Final = Children(_requests)
 submits: Final = Children(_submits)
 polls: Final = Children(_polls)
+handshakes: Final = Children(_handshakes)
 
 
 class StoreCollector(Collector):

@@ -102,6 +102,7 @@ TEXTS: Final[Mapping[str, str]] = {
     ),
     "JSON schema of the inputs.": "输入的 JSON schema。",
     "The process that answered.": "应答的进程。",
+    "Which of several it is, from 0; null: the only.": "多个进程中的序号,从 0 起;null:仅此一个。",
     "RFC 9457; further members depend on the code.": "RFC 9457;其余成员因错误码而异。",
     "In the language of Accept-Language.": "按 Accept-Language 的语言。",
     "Every fault of the request, each with the JSON pointer of its place.": (

@@ -34,6 +34,10 @@ LANGUAGE: Final = given(
     "query", "lang", "Language of the page; else that of Accept-Language.", enum=["en", "zh"]
 )
 _METRICS: Final = 'async_nodes_http_requests_total{route="/v1/tasks"} 17.0'
+_IDENTITY: Final[dict[str, Schema]] = {
+    "pid": {"type": "integer", "description": "The process that answered."},
+    "process": nullable("integer", description="Which of several it is, from 0; null: the only."),
+}
 _OPENAPI: Final[Schema] = {
     "type": "object",
     "required": ["openapi", "info", "paths"],
@@ -148,13 +152,13 @@ def _service() -> dict[str, Schema]:
             }
         ),
         "Nodes": members({"nodes": {"type": "array", "items": ref("Node")}}),
-        "Health": members({"status": {"type": "string", "const": "ok"}}),
+        "Health": members({"status": {"type": "string", "const": "ok"}, **_IDENTITY}),
         "Readiness": members(
             {
                 "status": {"type": "string", "enum": ["ready", "not_ready"]},
                 "missing": {"type": "array", "items": {"type": "string"}},
                 "checks": {"type": "object", "additionalProperties": check},
-                "pid": {"type": "integer", "description": "The process that answered."},
+                **_IDENTITY,
             }
         ),
         "ProblemKind": members(
@@ -225,12 +229,13 @@ def _kinds() -> dict[str, Any]:
     return {
         "Node": node,
         "Nodes": {"nodes": [node]},
-        "Health": {"status": "ok"},
+        "Health": {"status": "ok", "pid": 4711, "process": 0},
         "Readiness": {
             "status": "ready",
             "missing": [],
             "checks": {"store": {"ok": True, "detail": "ok"}},
             "pid": 4711,
+            "process": 0,
         },
         "ProblemKind": kind,
         "ProblemKinds": {"problems": [kind]},

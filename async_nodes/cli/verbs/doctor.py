@@ -8,7 +8,7 @@ import time
 import click
 
 from async_nodes.cli.client_options import url_option
-from async_nodes.cli.doctor import local, report, server, store
+from async_nodes.cli.doctor import local, report, server, store, tls
 from async_nodes.cli.doctor.check import Patient, examine, status_of
 from async_nodes.cli.language import tr
 from async_nodes.cli.terminal import Terminal
@@ -24,6 +24,7 @@ EXAMINATIONS = (
     local.transport,
     store.workers,
     store.pauses,
+    tls.tls,
     server.web,
     server.echo,
     server.stream,
