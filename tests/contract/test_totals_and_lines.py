@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from async_nodes.core.ports import Claim, Ending
-from async_nodes.core.states import EventType
+from async_nodes.core.states import EventType, NodeState
 from async_nodes.storage.dead_letters import DeadLetters
 from async_nodes.storage.feed import Feed
 from async_nodes.storage.listing import Place
@@ -104,6 +104,18 @@ def test_what_is_no_count_is_not_added_up(store: RealStore, usage: Any) -> None:
     """Odd usage ends the attempt all the same and leaves the totals alone."""
     assert finish(store, started(store), EventType.COMPLETE, usage)
     assert today(store) == {}
+
+
+def test_a_total_that_is_full_loses_neither_the_end_nor_the_others(store: RealStore) -> None:
+    """A count that would overflow is left out; all else is as ever."""
+    finish(store, started(store), EventType.COMPLETE, {"full": 1, "a": 1, "z": 1})
+    (key,) = store.link.call("KEYS", KEYS.base + "u:*")
+    store.link.call("HSET", key, "echo/full", 2**63 - 2)
+    claim = started(store)
+
+    assert finish(store, claim, EventType.COMPLETE, {"a": 5, "full": 5, "z": 5})
+    assert store.read(claim.task_id).state is NodeState.SUCCEEDED
+    assert today(store) == {"echo": {"full": 2**63 - 2, "a": 6, "z": 6}}
 
 
 def test_names_may_be_anything(store: RealStore) -> None:

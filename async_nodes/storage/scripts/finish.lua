@@ -12,7 +12,8 @@ local function count_usage(r, usage)
   if not ok or type(counts) ~= 'table' then return end
   for name, count in pairs(counts) do
     if type(count) == 'number' and count > 0 and count < 2 ^ 53 then
-      redis.call('HINCRBY', totals, node .. '/' .. name, string.format('%.0f', count))
+      -- pcall: a total that is as large as it can be is no reason to lose the others, or the end.
+      redis.pcall('HINCRBY', totals, node .. '/' .. name, string.format('%.0f', count))
     end
   end
   redis.call('PEXPIRE', totals, USAGE_MS)
