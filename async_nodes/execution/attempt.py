@@ -200,10 +200,16 @@ def _perform(
         # A worker that is made to stop at once kills its greenlets so.
         return endings.released(report.side)
     except BaseException as error:  # noqa: BLE001 - the node's own, whatever it may be
-        return _failed(error, claim, job.policy, report.side)
+        return _failed(error, claim, job.policy, report.side, ctx.hide)
 
 
-def _failed(error: BaseException, claim: Claim, policy: RetryPolicy, side: endings.Side) -> Ending:
+def _failed(
+    error: BaseException,
+    claim: Claim,
+    policy: RetryPolicy,
+    side: endings.Side,
+    hide: Callable[[str], str] = str,
+) -> Ending:
     return endings.failed(
         error,
         claim=claim,
@@ -211,6 +217,7 @@ def _failed(error: BaseException, claim: Claim, policy: RetryPolicy, side: endin
         now_ms=int(time.time() * 1000),
         draw=random.random(),  # noqa: S311 - jitter, not a secret
         side=side,
+        hide=hide,
     )
 
 
@@ -244,4 +251,5 @@ def _context(executor: Executor, claim: Claim, job: Job, report: Report) -> Node
         on_chunk=report.chunk,
         on_log=report.log,
         log_level=executor.log_level,
+        hide=job.hide,
     )

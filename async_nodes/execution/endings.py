@@ -12,6 +12,8 @@ from async_nodes.core.states import EventType
 from async_nodes.core.strict_json import dumps
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from async_nodes.core.ports import Claim
     from async_nodes.core.retry import RetryPolicy
 
@@ -53,6 +55,7 @@ def failed(
     now_ms: int,
     draw: float,
     side: Side,
+    hide: Callable[[str], str] = str,
 ) -> Ending:
     """Return the ending for a body that raised: another attempt if the policy allows one.
 
@@ -63,9 +66,10 @@ def failed(
         now_ms: milliseconds since 1970.
         draw: a uniform random number in [0, 1).
         side: usage and progress so far.
+        hide: takes the task's secrets out of the error's words.
 
     """
-    shown = error_json(error)
+    shown = error_json(error, hide)
     if retryable(error):
         wait_ms = _wait_ms(getattr(error, "retry_after", None))
         delay_ms = policy.delay_ms(claim.spent, draw=draw, retry_after_ms=wait_ms)
@@ -136,10 +140,10 @@ def _wait_ms(seconds: object) -> int:
     return int(min(seconds * 1000, MAX_INTERVAL_MS))
 
 
-def error_json(error: BaseException) -> bytes:
+def error_json(error: BaseException, hide: Callable[[str], str] = str) -> bytes:
     """Return the record's ``error`` for what a body raised."""
     code = error.code if isinstance(error, AsyncNodesError) else "node_failed"
-    return _shown(code, type(error).__name__, _message(error), again=retryable(error))
+    return _shown(code, type(error).__name__, hide(_message(error)), again=retryable(error))
 
 
 def _message(error: BaseException) -> str:

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from async_nodes.core.context import ScopeContext
+from async_nodes.core.redacted import hider
 from async_nodes.core.retry import RetryPolicy
+from async_nodes.nodes.spec import REDACTED
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from async_nodes.core.ports import Claim
     from async_nodes.nodes.spec import NodeSpec
@@ -37,6 +39,22 @@ class Job:
     policy: RetryPolicy
     scope: ScopeContext
     traceparent: str
+
+    @property
+    def hide(self) -> Callable[[str], str]:
+        """Return what takes the values of redacted inputs out of texts; `str` where none is."""
+        if not self.spec.redact:
+            return str
+        found: list[Callable[[str], str]] = []
+
+        def hide(text: str) -> str:
+            if not found:  # most attempts say nothing that would have to be looked through
+                inputs = msgspec.json.decode(self.inputs or b"{}")
+                secrets = [value for name, value in inputs.items() if name in self.spec.redact]
+                found.append(hider(secrets, REDACTED))
+            return found[0](text)
+
+        return hide
 
 
 def job_of(claim: Claim, registry: Mapping[str, NodeSpec]) -> Job:

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 
 MAX_PROGRESS_TEXT = 1_000
+MOST_USAGE = 100
+"""Names of usage in an attempt, and characters in each."""
 
 logger = logging.getLogger("async_nodes.node")
 
@@ -47,6 +49,10 @@ class _NodeLog(logging.LoggerAdapter[logging.Logger]):
     def log(self, level: int, msg: object, *args: object, **kwargs: Any) -> None:
         """Log a line; all other methods end here."""
         above = kwargs.pop("stacklevel", 1) + 1
+        if self._context.hide is not str and self.isEnabledFor(level):
+            # The whole text at once, so that no part of it is put together behind our back.
+            text = self._context.hide(said(msg, args, kwargs.pop("exc_info", None)))
+            msg, args = "%s", (text,)
         super().log(level, msg, *args, stacklevel=above, **kwargs)
         if level >= self._context.log_level:
             self._context.on_log(level, said(msg, args, kwargs.get("exc_info")))
@@ -123,6 +129,7 @@ class NodeContext:
         blobs: bytes that the tenant's nodes keep from one task to the next, by name.
         on_progress, on_usage, on_chunk, on_log: where reports go.
         log_level: what is at least so severe goes to the task's own log.
+        hide: takes the secrets out of what is logged.
 
     """
 
@@ -143,7 +150,9 @@ class NodeContext:
     on_chunk: Callable[[Any], None] = _ignore
     on_log: Callable[[int, str], None] = _ignore
     log_level: int = logging.INFO
+    hide: Callable[[str], str] = str
     _cancelled: bool = False
+    _used: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         """Count at least the starts that the attempts prove."""
@@ -183,13 +192,19 @@ class NodeContext:
         """Add to the task's usage, for example ``usage(total_tokens=12)``.
 
         Raises:
-            ValueError: for anything but whole numbers from 0 up.
+            ValueError: for anything but whole numbers from 0 up, a name of more than 100
+                characters, or more than 100 names in an attempt: totals are kept for each.
 
         """
         count: Any  # callers without a type checker send floats
         for name, count in counts.items():
             if not isinstance(count, int) or isinstance(count, bool) or count < 0:
                 raise ValueError(f"usage {name} must be a whole number from 0 up, not {count!r}")
+            if len(name) > MOST_USAGE:
+                raise ValueError(f"a name of usage may have {MOST_USAGE} characters: {name[:50]}…")
+        self._used |= counts.keys()
+        if len(self._used) > MOST_USAGE:
+            raise ValueError(f"an attempt may use {MOST_USAGE} names of usage")
         if counts:
             self.on_usage(counts)
 

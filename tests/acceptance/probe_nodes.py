@@ -266,3 +266,16 @@ def secret(ctx: NodeContext, password: str, count: int) -> int:
     """Have a secret and say nothing of it; inputs of the wrong type fail before the body runs."""
     ctx.log.info("it has %d characters", len(password))
     return count
+
+
+@node("probe.indiscreet", redact=("password",))
+def indiscreet(ctx: NodeContext, password: str) -> None:
+    """Say the secret in the log and in an error."""
+    ctx.log.warning("the password is %s", password)
+    raise TerminalError(f"{password} is wrong")
+
+
+@node("probe.indiscreet_cpu", kind="cpu", redact=("password",))
+def indiscreet_cpu(ctx: NodeContext, password: str) -> None:
+    """Do the same in the CPU pool."""
+    indiscreet(ctx, password=password)

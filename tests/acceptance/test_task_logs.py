@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from typing import Any
 
@@ -152,3 +153,17 @@ def test_lines_cost_the_end_of_a_task_little(stack: Stack) -> None:
 
     silent, said = seconds("echo", {}), seconds("probe.log", {"lines": 5})
     assert said < silent + 2.5
+
+
+@pytest.mark.parametrize("node", ["probe.indiscreet", "probe.indiscreet_cpu"])
+def test_a_secret_that_a_node_says_is_not_shown(stack: Stack, node: str) -> None:
+    """Neither in the task's log or its error, nor in what the worker writes."""
+    task_id = stack.submit(node, {"password": "hunter2hunter2"})
+    record = stack.wait(task_id)
+    logged = stack.client.request("GET", f"/v1/tasks/{task_id}/logs").json["lines"]
+
+    assert record["error"]["message"] == "[redacted] is wrong"
+    assert [line["text"] for line in logged] == ["the password is [redacted]"]
+    assert "hunter2hunter2" not in json.dumps(record)
+    stack.until(lambda: "the password is [redacted]" in stack.logs(), "not logged", 5)
+    assert "hunter2hunter2" not in stack.logs(10_000)
