@@ -19,15 +19,15 @@ from async_nodes.access.problems import CONTENT_TYPE
 
 MAX_DEPTH: Final = 3
 _ORDER: Final = ("get", "head", "post", "put", "patch", "delete")
-_LIMITS: Final[Mapping[str, str]] = {
-    "minimum": "≥ {}",
-    "maximum": "≤ {}",
-    "minLength": "length ≥ {}",
-    "maxLength": "length ≤ {}",
-    "minItems": "items ≥ {}",
-    "maxItems": "items ≤ {}",
-    "default": "= {}",
-    "pattern": "{}",
+LIMITS: Final[Mapping[str, str]] = {
+    "minimum": "≥",
+    "maximum": "≤",
+    "minLength": "length ≥",
+    "maxLength": "length ≤",
+    "minItems": "items ≥",
+    "maxItems": "items ≤",
+    "default": "=",
+    "pattern": "",
 }
 
 
@@ -40,7 +40,7 @@ class Row:
         kind: its type, in words.
         text: what it means, in English.
         required: whether it must be there.
-        limits: its bounds.
+        limits: its bounds, each with what it bounds.
         values: the values that it may have, where they are few.
         place: where a parameter stands.
         depth: how far it is nested.
@@ -51,7 +51,7 @@ class Row:
     kind: str
     text: str = ""
     required: bool = False
-    limits: str = ""
+    limits: tuple[tuple[str, str], ...] = ()
     values: tuple[str, ...] = ()
     place: str = ""
     depth: int = 0
@@ -298,8 +298,8 @@ class View:
 
     def _row(self, name: str, schema: Schema, **more: Any) -> Row:
         limits = [
-            shape.format(json.dumps(schema[word]) if word == "default" else schema[word])
-            for word, shape in _LIMITS.items()
+            (told, json.dumps(schema[word]) if word == "default" else str(schema[word]))
+            for word, told in LIMITS.items()
             if word in schema and schema[word] is not None
         ]
         values = [*schema.get("enum", ())]
@@ -307,7 +307,7 @@ class View:
             name=name,
             kind=self.kind(schema),
             text=schema.get("description", ""),
-            limits=", ".join(limits),
+            limits=tuple(limits),
             values=tuple(
                 value if isinstance(value, str) else json.dumps(value) for value in values
             ),

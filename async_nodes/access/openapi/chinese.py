@@ -22,7 +22,7 @@ TEXTS: Final[Mapping[str, str]] = {
     "Submit a task": "提交任务",
     "Ended while the client waited": "等待期间任务已结束",
     "Accepted; the task is stored": "已接受,任务已存储",
-    "Read a task; with a wait, as soon as it has ended or, with If-None-Match, changed": (
+    ("Read a task; with a wait, as soon as it has ended or, with If-None-Match, changed"): (
         "读取任务;带等待时,在任务结束(或带 If-None-Match 时有变化)后立即应答"
     ),
     "The record, or its state object": "任务记录,或其状态对象",
@@ -94,9 +94,7 @@ TEXTS: Final[Mapping[str, str]] = {
     "A chunk that is not text.": "不是文本的数据块。",
     "Clients drop chunks of older attempts.": "客户端应丢弃较早执行的数据块。",
     "Counts in the attempt.": "在该次执行内计数。",
-    "A task has entered a state, or has another reason for it.": (
-        "任务进入了某状态,或其原因有变。"
-    ),
+    "A task has entered a state, or has another reason for it.": "任务进入了某状态,或其原因有变。",
     "What happened after this place is not kept: read the tasks again.": (
         "此位置之后的变化已不再保留:请重新读取任务。"
     ),
@@ -112,19 +110,17 @@ TEXTS: Final[Mapping[str, str]] = {
     "A node's name.": "节点名。",
     "An error code.": "错误码。",
     (
-        "Your name for this request: sent again, it makes no second task. Kept as long as "
-        "its task. Bare or as a quoted string."
-    ): "你为该请求取的名字:重发不会产生第二个任务。与任务同期保留。可直接写,也可加引号。",
-    "wait=N holds the answer up to N seconds, at most 30.": (
-        "wait=N 最多等待 N 秒再应答,上限 30。"
-    ),
+        "Your name for this request: sent again, it makes no second task. Kept as long "
+        "as its task. Bare or as a quoted string."
+    ): ("你为该请求取的名字:重发不会产生第二个任务。与任务同期保留。可直接写,也可加引号。"),
+    "wait=N holds the answer up to N seconds, at most 30.": "wait=N 最多等待 N 秒再应答,上限 30。",
     "Seconds, as in Prefer.": "秒数,同 Prefer。",
     "The ETag of the record you have.": "你已有记录的 ETag。",
     "text/event-stream gives the events instead.": "text/event-stream 则改为返回事件流。",
     "node_state gives {id, status, timestamp}.": "node_state 返回 {id, status, timestamp}。",
     "Resume after the event of this id.": "从该编号的事件之后继续。",
     "Your trace (W3C); made when absent.": "你的追踪上下文(W3C);没有时自动生成。",
-    "Echoed; made when absent or not 1 to 64 letters, digits, dots, dashes, underscores.": (
+    ("Echoed; made when absent or not 1 to 64 letters, digits, dots, dashes, underscores."): (
         "原样返回;没有或不是 1 至 64 个字母、数字、点、连字符、下划线时自动生成。"
     ),
     "The task's address": "任务的地址",
@@ -144,25 +140,39 @@ TEXTS: Final[Mapping[str, str]] = {
     "Hold the tasks of a node that wait": "暂停节点中等待的任务",
     "End a queue's pause or drain": "解除队列的暂停或排空",
     "End a node's pause or drain": "解除节点的暂停或排空",
-    "Refuse new tasks of a queue and work off those that wait": "队列不再接受新任务,并处理完等待的任务",
-    "Refuse new tasks of a node and work off those that wait": "节点不再接受新任务,并处理完等待的任务",
+    "Refuse new tasks of a queue and work off those that wait": (
+        "队列不再接受新任务,并处理完等待的任务"
+    ),
+    "Refuse new tasks of a node and work off those that wait": (
+        "节点不再接受新任务,并处理完等待的任务"
+    ),
     "Cancel a queue's tasks that wait": "取消队列中等待的任务",
     "Cancel a node's tasks that wait": "取消节点中等待的任务",
     "What is in force now, and how many tasks it touched": "当前的状态,以及涉及的任务数",
     "What whoever paused or drained it said.": "暂停或排空时填写的原因。",
     "Messages in the list.": "列表中的消息数。",
-    "Tasks whose message is out, those on their way to a body included.": "消息已发出的任务数,含即将开始执行的。",
+    "Tasks whose message is out, those on their way to a body included.": (
+        "消息已发出的任务数,含即将开始执行的。"
+    ),
     "Tasks that wait to be let in.": "等待入队的任务数。",
     "Tasks that the pause holds.": "被暂停的任务数。",
     "Tasks whose first attempt is yet to be due.": "尚未到首次执行时间的任务数。",
     "Tasks whose next attempt is yet to be due.": "尚未到重试时间的任务数。",
     "Since the oldest of the unclaimed was dispatched.": "最早入队且未被领取的任务已等待的秒数。",
-    "Tasks begun per second over the last minute, by all workers.": "最近一分钟所有工作进程每秒开始的任务数。",
+    "Tasks begun per second over the last minute, by all workers.": (
+        "最近一分钟所有工作进程每秒开始的任务数。"
+    ),
     "Live workers that take from it.": "处理该队列的存活工作进程数。",
-    "Tasks that they run at once; null when one does not tell.": "它们可同时运行的任务数;有进程未报告时为 null。",
+    "Tasks that they run at once; null when one does not tell.": (
+        "它们可同时运行的任务数;有进程未报告时为 null。"
+    ),
     "Tasks that they run now, of any queue.": "它们正在运行的任务数,不限队列。",
-    "false: there may be more delayed and backing off than told.": "false:实际延迟和待重试的任务可能更多。",
-    "Where it waits: in the queue, to be let in, or for a pause to end.": "在何处等待:队列中、等待入队,或等待暂停解除。",
+    "false: there may be more delayed and backing off than told.": (
+        "false:实际延迟和待重试的任务可能更多。"
+    ),
+    "Where it waits: in the queue, to be let in, or for a pause to end.": (
+        "在何处等待:队列中、等待入队,或等待暂停解除。"
+    ),
     "Its place in that line.": "在该队伍中的位置。",
     "Of that line.": "该队伍的长度。",
     "Until it starts, as far as that can be told.": "距开始的秒数(可估计时)。",
@@ -170,13 +180,19 @@ TEXTS: Final[Mapping[str, str]] = {
     "Left until it counts as dead.": "距被视为失效的剩余秒数。",
     "Tasks that it runs at once.": "可同时运行的任务数。",
     "Slots that are free.": "空闲槽位数。",
-    "Tasks begun per second over the last minute, by queue that it takes from.": "最近一分钟每秒开始的任务数,按其处理的队列。",
+    "Tasks begun per second over the last minute, by queue that it takes from.": (
+        "最近一分钟每秒开始的任务数,按其处理的队列。"
+    ),
     "Nodes that it knows.": "它所知的节点数。",
     "How often its event loop stood still.": "其事件循环停顿的次数。",
     "Some of what it runs, the longest first.": "正在运行的部分任务,运行最久的在前。",
     "Shown to whoever asks why tasks wait or are refused.": "供查询任务为何等待或被拒的人查看。",
-    "Tasks held (pause), put back (resume, drain) or cancelled.": "暂停、放回(resume、drain)或取消的任务数。",
-    "true: the time was up. Ask again; resume goes on by itself.": "true:时间已用完。请再次请求;resume 会自行继续。",
+    "Tasks held (pause), put back (resume, drain) or cancelled.": (
+        "暂停、放回(resume、drain)或取消的任务数。"
+    ),
+    "true: the time was up. Ask again; resume goes on by itself.": (
+        "true:时间已用完。请再次请求;resume 会自行继续。"
+    ),
     "unknown: the store does not answer.": "unknown:存储无响应。",
     "Fields": "字段",
     "Field": "字段",
@@ -234,12 +250,12 @@ TEXTS: Final[Mapping[str, str]] = {
     "Send a schedule's task now, paused or not": "立即提交定时计划的任务,无论是否暂停",
     "Yours; its address too.": "由你命名,也是其地址。",
     (
-        "Five fields (minute, hour, day of month, month, day of week), names of months and days, "
-        "or one of @yearly, @annually, @monthly, @weekly, @daily, @midnight, @hourly. Either this "
-        "or every."
+        "Five fields (minute, hour, day of month, month, day of week), names of months "
+        "and days, or one of @yearly, @annually, @monthly, @weekly, @daily, @midnight, "
+        "@hourly. Either this or every."
     ): (
-        "五个字段(分、时、日、月、星期),可用月份和星期的英文缩写,或 @yearly、@annually、@monthly、"
-        "@weekly、@daily、@midnight、@hourly 之一。与 every 二选一。"
+        "五个字段(分、时、日、月、星期),可用月份和星期的英文缩写,或 @yearly、@annually、"
+        "@monthly、@weekly、@daily、@midnight、@hourly 之一。与 every 二选一。"
     ),
     "Seconds from one tick to the next.": "相邻两个时刻之间的秒数。",
     "Whose wall clocks cron goes by, an IANA name; CELERY_TIMEZONE when left out.": (
@@ -252,8 +268,8 @@ TEXTS: Final[Mapping[str, str]] = {
     ),
     "What each tick submits; without a deadline.": "每个时刻提交的任务;不可带 deadline。",
     (
-        "What becomes of ticks that nobody was there to fire: nothing, one task for all, or a task "
-        "for each of the newest 100."
+        "What becomes of ticks that nobody was there to fire: nothing, one task for all, "
+        "or a task for each of the newest 100."
     ): ("无人触发而错过的时刻如何处理:忽略、合并为一个任务,或为最近 100 个各提交一个任务。"),
     "skip: no task for a tick while the last tick's task has not ended.": (
         "skip:上一时刻的任务未结束时,本时刻不提交任务。"
@@ -266,9 +282,9 @@ TEXTS: Final[Mapping[str, str]] = {
     "When it fires next, jitter included.": "下次触发时间,含延后。",
     "The last tick that was fired.": "最近一次触发的时刻。",
     (
-        "Ticks that gave a task; that nobody fired in time; that came while the task before had "
-        "not ended."
-    ): "已产生任务的时刻数;未能及时触发的时刻数;因前一任务未结束而跳过的时刻数。",
+        "Ticks that gave a task; that nobody fired in time; that came while the task "
+        "before had not ended."
+    ): ("已产生任务的时刻数;未能及时触发的时刻数;因前一任务未结束而跳过的时刻数。"),
     "Of the definition; its ETag.": "定义的版本,也是其 ETag。",
     "The next times at which it fires.": "接下来的触发时间。",
     "Files": "文件",
@@ -307,4 +323,101 @@ TEXTS: Final[Mapping[str, str]] = {
     "bytes: the header Range is heeded": "bytes:支持 Range 请求头",
     "The ETag of the parts you have; others give the whole.": "已有部分的 ETag;不一致则返回全部。",
     "Deleted": "已删除",
+    "A page": "一页",
+    (
+        "A request looks at 5000 tasks at most: a page may be short, or empty, and have "
+        "a next all the same."
+    ): ("一次请求至多查看 5000 个任务:一页可能不满甚至为空,但仍有 next。"),
+    "A task in brief.": "任务摘要。",
+    "Accepted: a new task does the same again": "已接受:由新任务重做",
+    "Accepted; the new task is stored": "已接受,新任务已存储",
+    "An earlier request with the same key had made the task.": (
+        "该任务由先前使用相同键的请求创建。"
+    ),
+    "As the header Idempotency-Key, for this task alone.": (
+        "同请求头 Idempotency-Key,仅用于此任务。"
+    ),
+    (
+        "At most 1000 tasks and 16 MiB. With an Idempotency-Key the item at index i has "
+        "the key `<key>/<i>`, unless it brings one of its own."
+    ): (
+        "至多 1000 个任务、16 MiB。带 Idempotency-Key 时,序号为 i 的任务以 `<key>/<i>` 为"
+        "键,除非自带键。"
+    ),
+    "At most 200 ids with commas between them, and no filter beside them.": (
+        "至多 200 个编号,以逗号分隔;不可同时使用筛选条件。"
+    ),
+    "By name, such as total_tokens.": "按名称统计,例如 total_tokens。",
+    "Bytes of the output.": "输出的字节。",
+    "Dead letters": "死信",
+    "Dead letters that are there now.": "当前的死信数。",
+    "Delete a task that has ended; from then on it is gone": "删除已结束的任务,此后不再存在",
+    "Drop a dead letter; its task's record stays": "丢弃死信,其任务记录保留",
+    "Dropped": "已丢弃",
+    "Ended tasks": "已结束的任务",
+    "First day (UTC); 29 before the last when absent.": "起始日(UTC);省略时为截止日前 29 天。",
+    "How many.": "数量。",
+    "Last day (UTC); today when absent.": "截止日(UTC);省略时为今天。",
+    "List tasks, newest first: those that pass the filters, or those named by ids": (
+        "列出任务,新任务在前:符合筛选条件的,或 ids 指定的"
+    ),
+    "List the tasks that nobody could do, newest first": "列出始终无法完成的任务,新的在前",
+    "Logs": "日志",
+    "Made earlier than this.": "创建时间早于此。",
+    "Made later than this.": "创建时间晚于此。",
+    "Many tasks": "批量任务",
+    "Needed where ASYNC_NODES_API_KEY is set.": "设置了 ASYNC_NODES_API_KEY 时需要。",
+    "Of the ids asked for, those to ask for again.": "所请求的编号中,需再次请求的。",
+    "Of the ids asked for, those without a task.": "所请求的编号中,没有对应任务的。",
+    "Read a task's output alone, whole or in part, however large it is": (
+        "只读取任务的输出,全部或部分,大小不限"
+    ),
+    "Read what a task has logged, or follow it (server-sent events)": (
+        "读取任务的日志,或以 SSE 持续接收"
+    ),
+    "Read what nodes have used, by day": "按日读取各节点的用量",
+    "Run an ended task again: a new task with the same inputs, or with changes": (
+        "重新运行已结束的任务:以相同或修改后的输入创建新任务"
+    ),
+    "Seconds after which the item may be sent again.": "多少秒后可重发该项。",
+    "Send a dead letter again, with changes if they are wanted; safe to repeat": (
+        "重新提交死信,可附带修改;重复请求无副作用"
+    ),
+    "Send dead letters again, the oldest first": "批量重新提交死信,旧的在前",
+    "Show a dead letter with the task's record": "查看死信及其任务记录",
+    "Submit many tasks in one request, each accepted or refused by itself": (
+        "一次请求提交多个任务,逐个接受或拒绝"
+    ),
+    "The cursor of the next page, or null.": "下一页的游标,或 null。",
+    "The letter": "死信",
+    "The lines after the client's position": "客户端位置之后的日志行",
+    "The output": "输出",
+    "The output, as the node gave it.": "节点给出的输出,原样返回。",
+    "The totals": "合计",
+    "This level and above.": "该级别及以上。",
+    "Those of this node only.": "仅限该节点的死信。",
+    "Those on which something was counted.": "有用量记录的日期。",
+    "Until when the record is kept.": "记录保留到何时。",
+    "Usage": "用量",
+    "What became of each, in their order": "逐项结果,按提交顺序",
+    "What became of them": "处理结果",
+    (
+        "What is to be different; a deadline is not carried over. A secret input that "
+        "reads [redacted] stays what it was."
+    ): ("要修改的内容;deadline 不会沿用。显示为 [redacted] 的机密输入保持原值。"),
+    "What is to be different; nothing for the same again.": "要修改的内容;不写则原样重做。",
+    "What the page before has answered as next.": "上一页返回的 next。",
+    "Whether the task has ended.": "任务是否已结束。",
+    (
+        "brief leaves out inputs, output, attempts, metadata; full shows whole records, "
+        "in pages of about 8 MiB at most."
+    ): ("brief 省略 inputs、output、attempts、metadata;full 返回完整记录,每页至多约 8 MiB。"),
+    "length ≥": "长度 ≥",
+    "length ≤": "长度 ≤",
+    "items ≥": "项数 ≥",
+    "items ≤": "项数 ≤",
+    "the same again": "原样重做",
+    "more time": "延长时间",
+    "with everything": "包含全部成员",
+    "bytes=0-99: one part of the output.": "bytes=0-99:输出的一段。",
 }
