@@ -12,7 +12,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
-from flask import Blueprint, Response, request
+from flask import Blueprint, Response, g, request
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
@@ -52,12 +52,12 @@ def blueprint(document: Schema) -> Blueprint:
     """
     made = Blueprint("pages", __name__)
     pages = Pages(document)
-    index = strict_json.dumps(_index(document))
 
     @made.get("/")
     def show_index() -> Response:
         if negotiate.wants_page(request.headers.get("Accept")):
             return _page(pages.index)
+        index = strict_json.dumps(_index(document, g.base))
         response = Response(index, content_type="application/json")
         response.headers["Vary"] = "Accept, Accept-Language"
         return response
@@ -75,12 +75,13 @@ def blueprint(document: Schema) -> Blueprint:
     return made
 
 
-def _index(document: Schema) -> dict[str, Any]:
+def _index(document: Schema, base: str) -> dict[str, Any]:
     links = {title.lower(): address for title, address, _ in CARDS}
+    links |= {"documentation": "/docs", "tasks": "/v1/tasks", "live": "/healthz"}
     return {
         "name": document["info"]["title"],
         "version": document["info"]["version"],
-        "links": {**links, "documentation": "/docs", "tasks": "/v1/tasks", "live": "/healthz"},
+        "links": {title: base + address for title, address in links.items()},
     }
 
 
@@ -91,7 +92,7 @@ def _page(render: Callable[..., str]) -> Response:
         raise AsyncNodesError("bad_request", "lang must be en or zh", pointer="/query/lang")
     tongue = wanted or negotiate.language(request.headers.get("Accept-Language"))
     response = Response(
-        render(tongue, chosen=wanted is not None, path=request.path),
+        render(tongue, chosen=wanted is not None, path=request.path, base=g.base),
         content_type="text/html; charset=utf-8",
     )
     response.headers["Content-Language"] = tongue
@@ -129,30 +130,30 @@ class Pages:
         # Ours, not a client's: the one thing besides `coloured` that is not escaped.
         self._style = Markup((_FOLDER / "style.css").read_text("utf-8"))  # noqa: S704
 
-    def index(self, tongue: str, *, chosen: bool, path: str) -> str:
+    def index(self, tongue: str, *, chosen: bool, path: str, base: str) -> str:
         """Return the index.
 
         Args:
             tongue: ``en`` or ``zh``.
             chosen: whether the address names the language, which links then pass on.
             path: of the page.
+            base: what all addresses begin with.
 
         """
-        here = _here(tongue, chosen=chosen)
+        here = _here(tongue, base, chosen=chosen)
         cards = [
-            (title, here(address) if address == "/docs" else address, text)
+            (title, here(address) if address == "/docs" else base + address, text)
             for title, address, text in CARDS
         ]
         first = next(iter(self.names.values()))
-        return self._render(
-            "index.html", tongue, chosen, path, cards=cards, sample=first.samples[0]["source"]
-        )
+        sample = first.samples[0]["source"]
+        return self._render("index.html", tongue, chosen, path, base, cards=cards, sample=sample)
 
-    def overview(self, tongue: str, *, chosen: bool, path: str) -> str:
+    def overview(self, tongue: str, *, chosen: bool, path: str, base: str) -> str:
         """Return the list of all operations; the arguments are those of `index`."""
-        return self._render("docs.html", tongue, chosen, path)
+        return self._render("docs.html", tongue, chosen, path, base)
 
-    def operation(self, name: str, tongue: str, *, chosen: bool, path: str) -> str:
+    def operation(self, name: str, tongue: str, *, chosen: bool, path: str, base: str) -> str:
         """Return the page of an operation; the other arguments are those of `index`."""
         shown = self.names[name]
         errors = [
@@ -167,18 +168,28 @@ class Pages:
             tongue,
             chosen,
             path,
+            base,
             shown=shown,
             errors=errors,
             before=self._before.get(name),
             after=self._after.get(name),
         )
 
-    def _render(self, template: str, tongue: str, chosen: bool, path: str, **more: Any) -> str:  # noqa: FBT001 - one caller's own
+    def _render(
+        self,
+        template: str,
+        tongue: str,
+        chosen: bool,  # noqa: FBT001 - one caller's own
+        path: str,
+        base: str,
+        **more: Any,
+    ) -> str:
         return self._environment.get_template(template).render(
             tongue=tongue,
             path=path,
             say=partial(said, tongue=tongue),
-            here=_here(tongue, chosen=chosen),
+            here=_here(tongue, base, chosen=chosen),
+            base=base,
             coloured=coloured,
             style=self._style,
             name=self._info["title"],
@@ -195,9 +206,9 @@ def said(text: str, *, tongue: str) -> str:
     return TEXTS.get(text, text) if tongue == "zh" else text
 
 
-def _here(tongue: str, *, chosen: bool) -> Callable[[str], str]:
-    """Return a function that keeps a chosen language in an address."""
-    return lambda address: f"{address}?lang={tongue}" if chosen else address
+def _here(tongue: str, base: str, *, chosen: bool) -> Callable[[str], str]:
+    """Return a function that gives a page's whole address, with a chosen language in it."""
+    return lambda address: f"{base}{address}?lang={tongue}" if chosen else base + address
 
 
 def coloured(text: str) -> Markup:

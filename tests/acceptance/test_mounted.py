@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import sys
 import threading
 import time
@@ -87,6 +88,23 @@ def test_problems_are_ours_below_the_prefix(host: Host) -> None:
 
     kind = host.client.request("GET", "/problems/unknown_node")
     assert kind.status == 200
+
+
+def test_no_link_leads_out_of_the_prefix(host: Host) -> None:
+    """Whoever follows the index and the pages stays within what is mounted, and finds it there."""
+    index = host.client.request("GET", "/").json["links"]
+    known, found = set(index.values()), set()
+    while known - found:
+        address = (known - found).pop()
+        found.add(address)
+        assert address.startswith("/jobs/"), address
+        page = host.pages.request("GET", address, None, {"Accept": "text/html"})
+        assert page.status == 200, address
+        if page.headers["content-type"].startswith("text/html"):
+            links = re.findall(r'href="([^"]*)"', page.body.decode())
+            known |= {one.partition("#")[0] for one in links if not one.startswith(("#", "http"))}
+
+    assert len(found) > 50
 
 
 def test_streams_and_waits_are_served_by_threads(host: Host) -> None:
