@@ -58,3 +58,9 @@ def _rectangle(x: float, y: float, wide: float, high: float, colour: str) -> str
 def _text(x: float, y: float, text: str, *, size: int = 12, anchor: str = "start") -> str:
     place = f'x="{x:.1f}" y="{y}" font-size="{size}" text-anchor="{anchor}"'
     return f"<text {place}>{escape(text)}</text>"
+
+
+def of(name: str, figures: Mapping[str, Any]) -> str:
+    """Return the chart of a benchmark."""
+    del name
+    return bars(figures["summary"], ("web", "worker", "redis"))

@@ -14,6 +14,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
 
+from benchmarks import _chart
 from benchmarks._options import Options
 from benchmarks._processes import ROOT, redis_program
 
@@ -88,10 +89,31 @@ def ratio_line(group: Mapping[str, Any]) -> str:
 
 
 def write(options: Options, name: str, figures: Mapping[str, Any]) -> None:
-    """Write a benchmark's figures as JSON, if a file is asked for."""
-    if options.json is None:
+    """Write a benchmark's figures as JSON and draw them, each if a file is asked for.
+
+    Raises:
+        BenchmarkError: the figures have no shape that a chart is known for.
+
+    """
+    write_report(options.json, name, {"options": options.shown(), **figures})
+    draw(options.plot, name, figures)
+
+
+def write_report(path: Path | None, name: str, figures: Mapping[str, Any]) -> None:
+    """Write figures as JSON with what they were taken on, if a file is named."""
+    if path is None:
         return
-    report = {"benchmark": name, **surroundings(), "options": options.shown(), **figures}
-    options.json.parent.mkdir(parents=True, exist_ok=True)
-    options.json.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
-    say(f"figures written to {options.json}")
+    report = {"benchmark": name, **surroundings(), **figures}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+    say(f"figures written to {path}")
+
+
+def draw(path: Path | None, name: str, figures: Mapping[str, Any]) -> None:
+    """Draw figures as SVG, if a file is named."""
+    if path is None:
+        return
+    drawn = _chart.of(name, figures)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(drawn, encoding="utf-8")
+    say(f"chart written to {path}")

@@ -58,11 +58,9 @@ def parser(
     tasks: int,
     rounds: int,
     connections: str | None = "4,8,64",
-    plot: bool = False,
 ) -> argparse.ArgumentParser:
     """Return the parser of a benchmark's options with its own defaults."""
-    made = argparse.ArgumentParser(description=(about or "").partition("\n")[0])
-    made.add_argument("--json", type=Path, metavar="FILE", help="write all figures to this file")
+    made = bare_parser(about)
     made.add_argument("--rounds", type=positive, default=rounds, help="per side")
     made.add_argument("--tasks", type=positive, default=tasks, help="per round")
     if connections is not None:
@@ -77,8 +75,14 @@ def parser(
         "--transport", choices=("stock", "fast"), help="of our worker (default: the product's)"
     )
     made.add_argument("--limit", type=float, default=60.0, help="seconds a round may take")
-    if plot:
-        made.add_argument("--plot", type=Path, metavar="FILE.svg", help="draw a chart")
+    return made
+
+
+def bare_parser(about: str | None) -> argparse.ArgumentParser:
+    """Return the parser of what every benchmark takes: where figures and chart go."""
+    made = argparse.ArgumentParser(description=(about or "").partition("\n")[0])
+    made.add_argument("--json", type=Path, metavar="FILE", help="write all figures to this file")
+    made.add_argument("--plot", type=Path, metavar="FILE.svg", help="draw a chart")
     return made
 
 

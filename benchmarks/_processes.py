@@ -55,7 +55,7 @@ class Processes:
             process = subprocess.Popen(
                 argv,
                 cwd=ROOT,
-                env={**_clean_environment(), **(environment or {})},
+                env={**clean_environment(), **(environment or {})},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
@@ -127,7 +127,8 @@ def _leave(number: int, _frame: FrameType | None) -> NoReturn:
     sys.exit(128 + number)
 
 
-def _clean_environment() -> dict[str, str]:
+def clean_environment() -> dict[str, str]:
+    """Return the environment without what would steer a side."""
     ours = ("ASYNC_NODES_", "CELERY_", "BASELINE_")
     return {name: value for name, value in os.environ.items() if not name.startswith(ours)}
 

