@@ -17,6 +17,8 @@ HEAVY = {"celery", "kombu", "flask", "gevent", "redis", "msgspec", "urllib3", "p
     [
         ("serve --port 1", True),
         ("--debug serve", True),
+        ("serve --processes 4", False),
+        ("serve --port 1 --processes=4", False),
         ("worker --pool io", True),
         ("worker --concurrency 3 --pool=io", True),
         ("worker --pool cpu --pool io", True),
