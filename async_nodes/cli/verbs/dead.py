@@ -27,16 +27,20 @@ def command() -> None:
 @command.command("list", help=tr("List them, newest first.", "列出死信,新的在前。"))
 @click.option("--node", help=tr("Those of one node.", "仅某个节点。"))
 @click.option("--limit", type=click.IntRange(1, 200), default=50, show_default=True)
+@click.option("--json", "as_json", is_flag=True, help=tr("As JSON, one a line.", "每行一个 JSON。"))
 @url_option
-def list_letters(node: str | None, limit: int, url: str | None) -> int:
+def list_letters(node: str | None, limit: int, *, as_json: bool, url: str | None) -> int:
     """Print one line for each: when, id, node, reason."""
     query: dict[str, Any] = {"limit": limit} | ({"node": node} if node else {})
     with client_for(url) as client:
         document = client.get(f"{_path()}?{urlencode(query)}").document
     for letter in document["dead_letters"]:
+        if as_json:
+            click.echo(json.dumps(letter, ensure_ascii=False))
+            continue
         said = (letter["buried_at"], letter["task_id"], letter["node"], letter["reason"])
         click.echo(printable("  ".join(map(str, said))))
-    if not document["dead_letters"]:
+    if not document["dead_letters"] and not as_json:
         click.echo(tr("There are no dead letters.", "没有死信。"), err=True)
     if document["next"]:
         click.echo(tr("There are more: use --limit.", "还有更多:请用 --limit。"), err=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from typing import Any
 
 import click
 
@@ -21,17 +22,24 @@ from async_nodes.core.log_levels import LEVELS
 @click.option(
     "--level", type=click.Choice(list(LEVELS)), help=tr("This and above.", "该级别及以上。")
 )
+@click.option("--json", "as_json", is_flag=True, help=tr("As JSON, one a line.", "每行一个 JSON。"))
 @url_option
-def command(task_id: str, *, follow: bool, level: str | None, url: str | None) -> int:
+def command(
+    task_id: str, *, follow: bool, level: str | None, as_json: bool, url: str | None
+) -> int:
     """Print the lines, one each; a traceback has several."""
     path = f"{path_of(task_id)}/logs" + (f"?level={level}" if level else "")
     terminal = Terminal.of(sys.stdout)
+
+    def show(line: dict[str, Any]) -> None:
+        click.echo(json.dumps(line, ensure_ascii=False) if as_json else log_line(line, terminal))
+
     with client_for(url) as client:
         if not follow:
             for line in client.get(path).document["lines"]:
-                click.echo(log_line(line, terminal))
+                show(line)
             return 0
         for message in client.follow(path):
             if message.type == "log":
-                click.echo(log_line(json.loads(message.data), terminal))
+                show(json.loads(message.data))
     return 0

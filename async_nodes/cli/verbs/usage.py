@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
@@ -22,15 +23,19 @@ _DAY = click.DateTime(["%Y-%m-%d"])
 @click.option("--to", "last", type=_DAY, help=tr("Last day (UTC).", "结束日(UTC)。"))
 @click.option("--node", "nodes", multiple=True, help=tr("Of these nodes only.", "仅这些节点。"))
 @click.option("--days", "is_daily", is_flag=True, help=tr("Day by day.", "按天列出。"))
+@click.option("--json", "as_json", is_flag=True, help=tr("Print JSON.", "输出 JSON。"))
 @url_option
 def command(
-    first: Any, last: Any, nodes: tuple[str, ...], *, is_daily: bool, url: str | None
+    first: Any, last: Any, nodes: tuple[str, ...], *, is_daily: bool, as_json: bool, url: str | None
 ) -> int:
     """Print one line for each node and name, and the totals."""
     query = [("node", node) for node in nodes]
     query += [(name, f"{day:%Y-%m-%d}") for name, day in (("from", first), ("to", last)) if day]
     with client_for(url) as client:
         found = client.get(f"/v1/usage?{urlencode(query)}").document
+    if as_json:
+        click.echo(json.dumps(found, ensure_ascii=False))
+        return 0
     rows = []
     if is_daily:
         for one in found["days"]:
