@@ -18,7 +18,7 @@ from async_nodes.core.errors import AsyncNodesError
 from async_nodes.settings import Settings
 
 DEFAULT_TENANT: Final = "default"
-OPEN_PATHS: Final = frozenset({"/healthz", "/readyz"})
+OPEN_PATHS: Final = frozenset({"/healthz", "/readyz", "/dify/openapi.json"})
 """What a load balancer asks: answered to anybody, under any Host."""
 
 _AUTHORITY = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^\s\[\]@/:]+)(?::([0-9]{1,5}))?", re.ASCII)

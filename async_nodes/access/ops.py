@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from html import escape
 from typing import Any, Final
+from urllib.parse import urlsplit
 
-from flask import Blueprint, Response, request
+from flask import Blueprint, Response, g, request
 
 from async_nodes.access import docs_pages, negotiate, problems
 from async_nodes.access.controls import node_states
 from async_nodes.access.identity import identity
+from async_nodes.access.openapi import dify
 from async_nodes.access.openapi.document import document
 from async_nodes.access.services import Provider
 from async_nodes.core import strict_json
@@ -60,6 +62,10 @@ def blueprint(settings: Settings, provider: Provider, nodes: Registry) -> Bluepr
     def show_openapi() -> Response:
         return Response(described, content_type=JSON)
 
+    @made.get("/dify/openapi.json")
+    def show_openapi_of_dify() -> Response:
+        return _json(dify.document(_address()))
+
     @made.get("/problems")
     def list_problems() -> Response:
         return _json({"problems": [problems.description(kind) for kind in CATALOGUE.values()]})
@@ -83,6 +89,18 @@ def describe(spec: NodeSpec, settings: Settings) -> dict[str, Any]:
         "redacts": sorted(spec.redact),
         "inputs": spec.schema,
     }
+
+
+def _address() -> str:
+    """Return where Dify is to reach the service: as asked for, else as it was reached just now."""
+    given = request.args.get("server", "")
+    if not given:
+        return f"{request.host_url.rstrip('/')}{g.base}"
+    parts = urlsplit(given)
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
+        message = f"server must be an address like https://tasks.example.com, not {given[:100]!r}"
+        raise AsyncNodesError("invalid_request", message, pointer="/server")
+    return given.rstrip("/")
 
 
 def _find_node(nodes: Registry, name: str) -> NodeSpec:

@@ -3,20 +3,31 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import hashlib
 import hmac
 import json
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 import yaml
 
-from tests.acceptance.dify_driver import MAX_LINE, Driver, Piped, Remote, tool_call
+from tests.acceptance.dify_driver import (
+    MAX_LINE,
+    Driver,
+    Piped,
+    Remote,
+    environment,
+    tool_call,
+)
 from tests.acceptance.dify_environment import PLUGIN, dify_python
 from tests.acceptance.stack import Stack, free_port
 
@@ -738,3 +749,104 @@ def test_a_plugin_that_dies_takes_no_task_along(
     driver.close()
 
     assert service.wait(found[0]["task_id"])["state"] == "Succeeded"
+
+
+# -- without the plugin, and the service's side ----------------------------------------------------
+
+
+def custom_tool(service: Stack, name: str, **given: Any) -> Any:
+    """Make a call as Dify does for an imported tool: by the document alone."""
+    document = service.client.request("GET", "/dify/openapi.json").json
+    ((path, method, operation),) = [
+        (path, method, operation)
+        for path, item in document["paths"].items()
+        for method, operation in item.items()
+        if operation["operationId"] == name
+    ]
+    query = []
+    for parameter in operation["parameters"]:
+        value = given.pop(parameter["name"], parameter["schema"].get("default"))
+        if parameter["in"] == "path":
+            path = path.replace(f"{{{parameter['name']}}}", value)
+        elif value is not None:
+            query.append(f"{parameter['name']}={value}")
+    body = None
+    if "requestBody" in operation:
+        ((kind, content),) = operation["requestBody"]["content"].items()
+        members = content["schema"]["properties"]
+        # What a person types for an object is JSON.
+        said = {
+            key: json.loads(value) if members[key]["type"] == "object" else value
+            for key, value in given.items()
+        }
+        body, given = json.dumps(said).encode(), {}
+        assert kind == "application/json"
+    assert given == {}
+    base = document["servers"][0]["url"].removeprefix(f"http://127.0.0.1:{service.client.port}")
+    headers = {"Content-Type": "application/json"} if body else {}
+    answer = service.client.request(
+        method.upper(), f"{base}{path}?{'&'.join(query)}", body, headers
+    )
+    assert answer.status < 300, answer
+    return answer.json
+
+
+def test_imported_calls_do_the_same_work(service: Stack) -> None:
+    """Submit, look, fetch and cancel, as custom tools of Dify."""
+    assert "echo" in [node["name"] for node in custom_tool(service, "list_nodes")["nodes"]]
+    done = custom_tool(service, "submit_task", node="echo", inputs='{"a": 1}', wait=10)
+    assert (done["state"], done["output"]) == ("Succeeded", {"a": 1})
+    assert custom_tool(service, "get_result", task_id=done["task_id"]) == {"a": 1}
+    begun = custom_tool(service, "submit_task", node="test.sleep", inputs='{"seconds": 60}')
+    custom_tool(service, "cancel_task", task_id=begun["task_id"])
+    ended = custom_tool(service, "get_task", task_id=begun["task_id"], wait=10)
+    assert ended["state"] == "Cancelled"
+
+
+def test_the_calls_can_be_imported_without_a_key(service: Stack) -> None:
+    """Dify sends none when it imports; nothing of the installation is told."""
+    with contextlib.closing(service.client.connect()) as connection:
+        connection.request("GET", "/dify/openapi.json")
+        document = json.loads(connection.getresponse().read())
+
+    assert document["servers"] == [{"url": f"http://127.0.0.1:{service.client.port}"}]
+    names = [one["operationId"] for item in document["paths"].values() for one in item.values()]
+    assert sorted(names) == ["cancel_task", "get_result", "get_task", "list_nodes", "submit_task"]
+    assert "dify.big" not in json.dumps(document)
+
+
+@pytest.mark.parametrize(
+    ("server", "status"),
+    [("https://tasks.example.com/", 200), ("ftp://x", 422), ("nothing", 422), ("http://x/?a", 422)],
+)
+def test_the_address_can_be_another(service: Stack, server: str, status: int) -> None:
+    """Where Dify reaches the service by another name."""
+    answer = service.client.request("GET", f"/dify/openapi.json?server={quote(server, safe='')}")
+
+    assert answer.status == status
+    if status == 200:
+        assert answer.json["servers"] == [{"url": "https://tasks.example.com"}]
+
+
+def test_doctor_looks_at_what_dify_needs(service: Stack) -> None:
+    """The key, the nodes, the import and the package; a loopback address is a warning."""
+    environ = {
+        **environment(),
+        "ASYNC_NODES_API_KEY": KEY,
+        "ASYNC_NODES_REDIS_URL": service.server.url + "?db=0",
+    }
+    url = f"http://127.0.0.1:{service.client.port}"
+    command = [sys.executable, "-P", "-m", "async_nodes.cli", "doctor", "--dify", "--json"]
+    done = subprocess.run(
+        [*command, "--url", url], env=environ, capture_output=True, text=True, check=False
+    )
+
+    checks = {one["name"]: one for one in json.loads(done.stdout)["checks"]}
+    outcomes = {name: one["outcome"] for name, one in checks.items() if name.startswith("Dify")}
+    assert outcomes == {
+        "Dify address": "warn",
+        "Dify key": "ok",
+        "Dify import": "ok",
+        "Dify package": "ok",
+    }
+    assert "async-nodes/async_nodes:" in checks["Dify package"]["detail"]

@@ -60,6 +60,12 @@ TEXTS: Final[Mapping[str, str]] = {
     "Not ready; says what is missing": "未就绪,并说明缺少什么",
     "Show metrics in Prometheus' text format": "以 Prometheus 文本格式给出指标",
     "Show this document": "给出本接口文档",
+    "Show the few short calls that Dify can import as custom tools": (
+        "给出可导入 Dify 自定义工具的几个短调用"
+    ),
+    "Where Dify reaches the service; else the address of this request.": (
+        "Dify 访问本服务的地址;缺省为本次请求的地址。"
+    ),
     "List the error codes": "列出错误码",
     "Explain an error code": "解释一个错误码",
     "The node's name.": "节点名。",

@@ -95,6 +95,23 @@ def paths(nodes: Sequence[str]) -> Schema:
         "/openapi.json": {
             "get": operation("openapi", "Show this document", {"200": answer("As asked", _OPENAPI)})
         },
+        "/dify/openapi.json": {
+            "get": without_key(
+                operation(
+                    "openapiOfDify",
+                    "Show the few short calls that Dify can import as custom tools",
+                    {"200": answer("As asked", _OPENAPI), **problems("invalid_request")},
+                    parameters=[
+                        given(
+                            "query",
+                            "server",
+                            "Where Dify reaches the service; else the address of this request.",
+                            example="http://async-nodes:8000",
+                        )
+                    ],
+                )
+            )
+        },
         "/problems": {"get": simple("listProblems", "List the error codes", "ProblemKinds")},
         "/problems/{code}": {
             "parameters": [parameter("code")],
