@@ -57,6 +57,7 @@ def blueprint(document: Schema) -> Blueprint:
     def show_index() -> Response:
         if negotiate.wants_page(request.headers.get("Accept")):
             return _page(pages.index)
+        _asked_language()
         index = strict_json.dumps(_index(document, g.base))
         response = Response(index, content_type="application/json")
         response.headers["Vary"] = "Accept, Accept-Language"
@@ -85,11 +86,17 @@ def _index(document: Schema, base: str) -> dict[str, Any]:
     }
 
 
-def _page(render: Callable[..., str]) -> Response:
-    """Return a page in the language of the address, or else of the browser."""
+def _asked_language() -> str | None:
+    """Return the language that the address names; raises ``bad_request`` for one that is none."""
     wanted = request.args.get("lang")
     if wanted is not None and wanted not in TONGUES:
         raise AsyncNodesError("bad_request", "lang must be en or zh", pointer="/query/lang")
+    return wanted
+
+
+def _page(render: Callable[..., str]) -> Response:
+    """Return a page in the language of the address, or else of the browser."""
+    wanted = _asked_language()
     tongue = wanted or negotiate.language(request.headers.get("Accept-Language"))
     response = Response(
         render(tongue, chosen=wanted is not None, path=request.path, base=g.base),

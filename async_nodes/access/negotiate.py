@@ -26,7 +26,7 @@ _QUOTED_KEY = re.compile(r'"((?:[ !#-\[\]-~]|\\["\\])*)"', re.ASCII)
 _WAIT = re.compile(
     r"(?:^|,)\s*wait\s*=\s*\"?([0-9]{1,9})\"?\s*(?=$|[,;])", re.ASCII | re.IGNORECASE
 )
-_SECONDS = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9})?", re.ASCII)
+_SECONDS = re.compile(r"[0-9]{1,9}(\.[0-9]{1,20})?", re.ASCII)
 
 
 def wait_seconds(prefer: str | None, query: str | None) -> float:

@@ -120,7 +120,7 @@ TEXTS: Final[Mapping[str, str]] = {
         "as its task. Bare or as a quoted string."
     ): ("你为该请求取的名字:重发不会产生第二个任务。与任务同期保留。可直接写,也可加引号。"),
     "wait=N holds the answer up to N seconds, at most 30.": "wait=N 最多等待 N 秒再应答,上限 30。",
-    "Seconds, as in Prefer.": "秒数,同 Prefer。",
+    "Seconds, as in Prefer; more than 30 count as 30.": "秒数,同 Prefer;超过 30 按 30 计。",
     "The ETag of the record you have.": "你已有记录的 ETag。",
     "text/event-stream gives the events instead.": "text/event-stream 则改为返回事件流。",
     "node_state gives {id, status, timestamp}.": "node_state 返回 {id, status, timestamp}。",

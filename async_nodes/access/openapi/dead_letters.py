@@ -22,6 +22,7 @@ from async_nodes.access.openapi.pieces import (
 from async_nodes.access.openapi.shapes import (
     COUNT,
     ID,
+    NODE_NAME,
     REASON,
     TEXT,
     TIME,
@@ -68,11 +69,11 @@ def _list() -> Schema:
         "List the tasks that nobody could do, newest first",
         {"200": answer("Dead letters", ref("DeadLetters")), **problems(*STORED)},
         parameters=[
-            {**node, "schema": array(TEXT), "explode": True},
+            {**node, "schema": array(NODE_NAME, maxItems=50), "explode": True},
             given(
                 "query", "limit", "How many.", type="integer", minimum=1, maximum=200, default=50
             ),
-            given("query", "cursor", "What the page before has answered as next."),
+            parameter("cursor"),
         ],
     )
 
@@ -157,7 +158,7 @@ SCHEMAS: Final[Mapping[str, Schema]] = {
         "type": "object",
         "additionalProperties": False,
         "properties": {
-            "node": {"type": "string", "minLength": 1, "description": "Those of this node only."},
+            "node": nullable("string", minLength=1, description="Those of this node only."),
             "limit": {"type": "integer", "minimum": 1, "maximum": 200, "default": 50},
         },
     },

@@ -17,6 +17,7 @@ from async_nodes.access.openapi.pieces import (
 from async_nodes.access.openapi.shapes import (
     COUNT,
     ID,
+    NODE_NAME,
     POSITION_PATTERN,
     REASON,
     STATE,
@@ -29,6 +30,7 @@ from async_nodes.access.openapi.shapes import (
     members,
     ref,
 )
+from async_nodes.dispatch.request import MAX_TAG, MAX_TAGS
 
 
 def paths(nodes: Sequence[str]) -> Schema:
@@ -48,8 +50,13 @@ def paths(nodes: Sequence[str]) -> Schema:
         "Stream the changes of state of many tasks (server-sent events)",
         {"200": stream, **problems(*STORED)},
         parameters=[
-            _several("node", "A node's name; repeated: any of them.", TEXT),
-            _several("tag", "A tag; repeated: all of them.", TEXT),
+            _several("node", "A node's name; repeated: any of them.", NODE_NAME),
+            _several(
+                "tag",
+                "A tag; repeated: all of them.",
+                {**TEXT, "minLength": 1, "maxLength": MAX_TAG},
+                MAX_TAGS,
+            ),
             _several("state", "A state; repeated: any of them.", STATE),
             parameter("last_event_id"),
             given("query", "after", "The same, in the address.", pattern=POSITION_PATTERN),
@@ -58,10 +65,10 @@ def paths(nodes: Sequence[str]) -> Schema:
     return {"/v1/events": {"get": follow}}
 
 
-def _several(name: str, description: str, value: Schema) -> Schema:
+def _several(name: str, description: str, value: Schema, most: int = 50) -> Schema:
     """Return a parameter of the query that may be repeated."""
     made = given("query", name, description)
-    return {**made, "schema": array(value), "explode": True}
+    return {**made, "schema": array(value, maxItems=most), "explode": True}
 
 
 SCHEMAS: Final[Mapping[str, Schema]] = {

@@ -15,6 +15,7 @@ from async_nodes.access.openapi.pieces import (
     body,
     given,
     operation,
+    parameter,
     parameters,
     problems,
 )
@@ -23,6 +24,7 @@ from async_nodes.access.openapi.shapes import (
     ID,
     ID_PATTERN,
     LINKS,
+    NODE_NAME,
     STATE,
     TEXT,
     TIME,
@@ -76,16 +78,19 @@ def _list() -> Schema:
         "empty, and have a next all the same.",
         parameters=[
             _several("state", "A state; repeated: any of them.", STATE),
-            _several("node", "A node's name; repeated: any of them.", TEXT),
+            _several("node", "A node's name; repeated: any of them.", NODE_NAME),
             _several(
-                "tag", "A tag; repeated: all of them.", {**TEXT, "maxLength": MAX_TAG}, MAX_TAGS
+                "tag",
+                "A tag; repeated: all of them.",
+                {**TEXT, "minLength": 1, "maxLength": MAX_TAG},
+                MAX_TAGS,
             ),
             given("query", "created_after", "Made later than this.", format="date-time"),
             given("query", "created_before", "Made earlier than this.", format="date-time"),
             given(
                 "query", "limit", "How many.", type="integer", minimum=1, maximum=200, default=50
             ),
-            given("query", "cursor", "What the page before has answered as next."),
+            parameter("cursor"),
             given(
                 "query",
                 "ids",

@@ -203,7 +203,20 @@ PARAMETERS: Final[Mapping[str, Schema]] = {
         maxLength=255,
     ),
     "prefer": given("header", "Prefer", "wait=N holds the answer up to N seconds, at most 30."),
-    "wait": given("query", "wait", "Seconds, as in Prefer.", type="number", minimum=0, maximum=30),
+    "wait": given(
+        "query",
+        "wait",
+        "Seconds, as in Prefer; more than 30 count as 30.",
+        type="number",
+        minimum=0,
+    ),
+    "cursor": given(
+        "query",
+        "cursor",
+        "What the page before has answered as next.",
+        minLength=1,
+        maxLength=128,
+    ),
     "if_none_match": given("header", "If-None-Match", "The ETag of the record you have."),
     "accept": given("header", "Accept", "text/event-stream gives the events instead."),
     "format": given(
@@ -213,7 +226,12 @@ PARAMETERS: Final[Mapping[str, Schema]] = {
         enum=["record", "node_state"],
         default="record",
     ),
-    "last_event_id": given("header", "Last-Event-ID", "Resume after the event of this id."),
+    "last_event_id": given(
+        "header",
+        "Last-Event-ID",
+        "Resume after the event of this id.",
+        pattern=f"^({POSITION_PATTERN[1:-1]})?$",
+    ),
     "after": given("query", "after", "The same, in the address.", pattern=POSITION_PATTERN),
     "traceparent": given("header", "traceparent", "Your trace (W3C); made when absent."),
     "request_id": given(

@@ -13,6 +13,7 @@ from async_nodes.access.openapi.pieces import (
     bare,
     given,
     operation,
+    parameter,
     parameters,
     problems,
 )
@@ -103,7 +104,7 @@ def _list() -> Schema:
             given(
                 "query", "limit", "How many.", type="integer", minimum=1, maximum=200, default=50
             ),
-            given("query", "cursor", "What the page before has answered as next."),
+            parameter("cursor"),
         ],
     )
 
@@ -114,7 +115,10 @@ def _of_one(name: str, summary: str, *codes: str) -> Schema:
 
 
 _IF_MATCH: Final[Schema] = given(
-    "header", "If-Match", "The ETag that you have read: with another nothing is changed."
+    "header",
+    "If-Match",
+    "The ETag that you have read: with another nothing is changed.",
+    pattern=r'^(\*|"[1-9][0-9]{0,14}")?$',
 )
 
 

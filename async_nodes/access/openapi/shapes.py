@@ -43,6 +43,7 @@ def or_null(name: str) -> Schema:
 
 
 TEXT: Final[Schema] = {"type": "string"}
+NODE_NAME: Final[Schema] = {"type": "string", "minLength": 1, "maxLength": 128}
 ID: Final[Schema] = {"type": "string", "pattern": ID_PATTERN}
 COUNT: Final[Schema] = {"type": "integer", "minimum": 0}
 VERSION: Final[Schema] = {

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from async_nodes.access.openapi.pieces import STORED, answer, given, operation, problems
-from async_nodes.access.openapi.shapes import COUNT, TEXT, Schema, array, members, ref
+from async_nodes.access.openapi.shapes import COUNT, NODE_NAME, Schema, array, members, ref
 
 _DAY: Final[Schema] = {"type": "string", "format": "date"}
 _COUNTS: Final[Schema] = {"type": "object", "additionalProperties": COUNT}
@@ -30,7 +30,7 @@ def paths(nodes: Sequence[str]) -> Schema:
                 "query", "from", "First day (UTC); 29 before the last when absent.", format="date"
             ),
             given("query", "to", "Last day (UTC); today when absent.", format="date"),
-            {**several, "schema": array(TEXT)},
+            {**several, "schema": array(NODE_NAME, maxItems=50)},
         ],
     )
     return {"/v1/usage": {"get": read}}
