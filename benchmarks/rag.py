@@ -37,6 +37,7 @@ HEADS: Final = (
     "all p50",
     "all p95",
     "answers/s",
+    "CPU ms",
     "errors",
 )
 
@@ -183,7 +184,7 @@ def summary(rounds: Sequence[Round]) -> list[dict[str, Any]]:
 
 def text(groups: Sequence[dict[str, Any]]) -> str:
     """Return the summary as a table."""
-    shown = ("held_p50", "held_p95", "whole_p50", "whole_p95", "rate")
+    shown = ("held_p50", "held_p95", "whole_p50", "whole_p95", "rate", "cpu")
     rows = [
         [
             group["clients"],
