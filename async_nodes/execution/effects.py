@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import logging
+import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
@@ -35,6 +36,10 @@ _log = logging.getLogger(__name__)
 
 MOST_TRIES = 3
 """Workers that may begin one clean-up: it could be what ends them."""
+
+PATIENCE = 600.0
+"""Seconds for which an end of a node that is not known here is left to others: while a release is
+rolled out, processes differ in the nodes that they know."""
 
 _EVENT_OF_END = {
     NodeState.SUCCEEDED: EventType.COMPLETE,
@@ -92,12 +97,14 @@ class Effects:
         Called more than once for an end if whoever was told may not have done it.
         """
         document = self._store.read(task_id)
-        if document is None or not document.state.terminal:
+        if document is None or not document.state.terminal or not document.attempt:
             return
+        is_known = node_of(document.private) in self._registry
+        age = time.time() - document.finished_at / 1000
         try:
-            if document.attempt and self.wanted(document.private):
+            if self.wanted(document.private):
                 self._carry_out(task_id, document)
-            elif document.attempt and document.state is not NodeState.SUCCEEDED:
+            elif document.state is not NodeState.SUCCEEDED and (is_known or age > PATIENCE):
                 self._ends.settle(task_id)
         except AsyncNodesError as error:
             _log.warning(

@@ -584,7 +584,7 @@ class Oracle:
         """Let a timer do its work; true if there is an end to be told of."""
         snap = task.snap
         if kind == "e":
-            return snap.state.terminal
+            return snap.state.terminal and snap.state is not NodeState.SUCCEEDED
         if kind == "w":
             if snap.state is NodeState.PENDING and snap.next_attempt_at:
                 self._happen(task, Event(_E.WAKE, now))

@@ -96,6 +96,18 @@ def test_what_goes_on_after_all_is_not_told(store: RealStore, ends: Ends) -> Non
     assert told(store, after=LEASE + 0.05) == ()
 
 
+def test_a_task_that_succeeds_after_all_has_no_end_to_tell(store: RealStore, ends: Ends) -> None:
+    """Its worker expected a failure and died; the next one did it: it can be deleted at once."""
+    task_id, fence = started(store)
+    ends.expect(task_id)
+    store.finish(task_id, fence, Ending(event=EventType.COMPLETE, output=b"1"))
+
+    assert told(store, after=LEASE + 0.05) == ()
+    ends.expect(task_id)
+    assert store.delete(task_id, tenant="default") == Deleted("deleted")
+    assert told(store, after=LEASE + 0.05) == ()
+
+
 def test_an_end_without_a_worker_is_told_again(store: RealStore, ends: Ends) -> None:
     """A passed deadline, a cancel that nobody heeds, one between two attempts."""
     late, fence = started(store)

@@ -6,7 +6,7 @@ return each(2, function(id, tenant)
   if not r or r.tenant ~= tenant then return {'gone'} end
   if next(NEXT[r.state]) then return {'unfinished', r.version, STATE[r.state]} end
   -- A worker has yet to read what it is to clean up after.
-  if redis.call('ZSCORE', B .. 'due', 'e:' .. id) then return {'closing', r.version, STATE[r.state]} end
+  if r.state ~= S_SUCCEEDED and redis.call('ZSCORE', B .. 'due', 'e:' .. id) then return {'closing', r.version, STATE[r.state]} end
   forget(r)
   return {'deleted'}
 end)

@@ -54,7 +54,8 @@ for _, member in ipairs(redis.call('ZRANGEBYSCORE', due, '-inf', now, 'LIMIT', 0
     elseif kind == 'd' then
       deadline(r, tonumber(ARGV[2]))
     elseif kind == 'e' then
-      if not next(NEXT[r.state]) then tell(r) end
+      -- A worker that expected an end may have died before it, and the task have gone on.
+      if r.state == S_FAILED or r.state == S_CANCELLED then tell(r) end
     else
       give_up_waiting(r)
     end
