@@ -95,29 +95,26 @@ def paths(nodes: Sequence[str]) -> Schema:
         "/openapi.json": {
             "get": operation("openapi", "Show this document", {"200": answer("As asked", _OPENAPI)})
         },
-        "/dify/openapi.json": {
-            "get": without_key(
-                operation(
-                    "openapiOfDify",
-                    "Show the few short calls that Dify can import as custom tools",
-                    {"200": answer("As asked", _OPENAPI), **problems("invalid_request")},
-                    parameters=[
-                        given(
-                            "query",
-                            "server",
-                            "Where Dify reaches the service; else the address of this request.",
-                            example="http://async-nodes:8000",
-                        )
-                    ],
-                )
-            )
-        },
+        "/dify/openapi.json": {"get": _for_dify()},
         "/problems": {"get": simple("listProblems", "List the error codes", "ProblemKinds")},
         "/problems/{code}": {
             "parameters": [parameter("code")],
             "get": _explained(),
         },
     }
+
+
+def _for_dify() -> Schema:
+    where = "Where Dify reaches the service; else the address of this request."
+    server = given("query", "server", where, example="http://async-nodes:8000")
+    return without_key(
+        operation(
+            "openapiOfDify",
+            "Show the few short calls that Dify can import as custom tools",
+            {"200": answer("As asked", _OPENAPI), **problems("invalid_request")},
+            parameters=[server],
+        )
+    )
 
 
 def _index() -> Schema:

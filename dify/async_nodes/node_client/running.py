@@ -147,7 +147,7 @@ def _uploaded(service: Service, file: Any) -> str:
         raise AsyncNodesInvalidInput("files must hold files of Dify")
     try:
         content = file.blob
-    except Exception as error:
+    except Exception as error:  # whatever the SDK raises, no task is submitted without its file
         message = f"the file {file.filename or ''} could not be fetched from Dify: {error}"
         raise AsyncNodesInvalidInput(message) from error
     return service.upload(content, file.filename or "file", file.mime_type or "")
