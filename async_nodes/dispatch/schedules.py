@@ -433,6 +433,7 @@ def _when() -> Iterator[Field]:
         _cron,
         {
             "type": ["string", "null"],
+            "minLength": 1,
             "maxLength": cron.LONGEST,
             "description": "Five fields (minute, hour, day of month, month, day of week), names "
             f"of months and days, or one of {', '.join(cron.NAMED)}. Either this or every.",
@@ -455,6 +456,7 @@ def _when() -> Iterator[Field]:
         _timezone,
         {
             "type": "string",
+            "minLength": 1,
             "description": "Whose wall clocks cron goes by, an IANA name; CELERY_TIMEZONE when "
             "left out.",
         },

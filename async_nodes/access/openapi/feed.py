@@ -11,14 +11,12 @@ from async_nodes.access.openapi.pieces import (
     answer,
     given,
     operation,
-    parameter,
     problems,
 )
 from async_nodes.access.openapi.shapes import (
     COUNT,
     ID,
     NODE_NAME,
-    POSITION_PATTERN,
     REASON,
     STATE,
     TEXT,
@@ -31,6 +29,8 @@ from async_nodes.access.openapi.shapes import (
     ref,
 )
 from async_nodes.dispatch.request import MAX_TAG, MAX_TAGS
+
+_PLACE_PATTERN = "^[0-9]{1,15}-[0-9]{1,15}$"
 
 
 def paths(nodes: Sequence[str]) -> Schema:
@@ -58,8 +58,13 @@ def paths(nodes: Sequence[str]) -> Schema:
                 MAX_TAGS,
             ),
             _several("state", "A state; repeated: any of them.", STATE),
-            parameter("last_event_id"),
-            given("query", "after", "The same, in the address.", pattern=POSITION_PATTERN),
+            given(
+                "header",
+                "Last-Event-ID",
+                "Resume after the event of this id.",
+                pattern=f"^({_PLACE_PATTERN[1:-1]})?$",
+            ),
+            given("query", "after", "The same, in the address.", pattern=_PLACE_PATTERN),
         ],
     )
     return {"/v1/events": {"get": follow}}
@@ -87,7 +92,7 @@ SCHEMAS: Final[Mapping[str, Schema]] = {
         description="A task has entered a state, or has another reason for it.",
     ),
     "FeedReset": members(
-        {"missed_after": {"type": "string", "pattern": POSITION_PATTERN}},
+        {"missed_after": {"type": "string", "pattern": _PLACE_PATTERN}},
         description="What happened after this place is not kept: read the tasks again.",
     ),
 }

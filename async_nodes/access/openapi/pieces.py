@@ -200,7 +200,7 @@ PARAMETERS: Final[Mapping[str, Schema]] = {
         "Idempotency-Key",
         "Your name for this request: sent again, it makes no second task. Kept as long as its "
         "task. Bare or as a quoted string.",
-        maxLength=255,
+        pattern=r'^([!#-~][!-~]{0,254}|"([!#-\[\]-~]|\\["\\])([ !#-\[\]-~]|\\["\\]){0,254}")$',
     ),
     "prefer": given("header", "Prefer", "wait=N holds the answer up to N seconds, at most 30."),
     "wait": given(

@@ -14,7 +14,7 @@ from async_nodes.core.states import NodeState, Outcome, Reason
 Schema = dict[str, Any]
 
 ID_PATTERN: Final = "^t_[0-9A-HJKMNP-TV-Z]{26}$"
-POSITION_PATTERN: Final = "^[0-9]+-[0-9]+$"
+POSITION_PATTERN: Final = "^[0-9]{1,10}-[0-9]{1,10}$"
 
 
 def ref(name: str) -> Schema:
