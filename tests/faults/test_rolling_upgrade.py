@@ -91,10 +91,13 @@ def test_a_cluster_is_upgraded_process_by_process(
             # One of them turns out badly and goes back.
             upgrade.restart("io0", "before")
             upgrade.restart("io0", "reads both")
+    last = stack.submit("echo")  # on a slow machine the load is over before the last step
     load.join()
 
     records = check_all_ended(stack, load.accepted, seconds=30)
-    assert schemas(stack, [record["task_id"] for record in records]) == {OLD, layout.SCHEMA}
+    stack.wait(last)
+    ids = [*(record["task_id"] for record in records), last]
+    assert schemas(stack, ids) == {OLD, layout.SCHEMA}
     assert stack.wait(delayed, 30)["output"] == {"when": "old"}
     assert schemas(stack, [delayed]) == {OLD}
     large = stack.wait(stack.submit("test.emit", LARGE))
