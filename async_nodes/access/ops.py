@@ -60,7 +60,7 @@ def blueprint(settings: Settings, provider: Provider, nodes: Registry) -> Bluepr
 
     @made.get("/openapi.json")
     def show_openapi() -> Response:
-        return Response(described, content_type=JSON)
+        return Response(described, content_type=JSON) if not g.base else _mounted(interface)
 
     @made.get("/dify/openapi.json")
     def show_openapi_of_dify() -> Response:
@@ -89,6 +89,11 @@ def describe(spec: NodeSpec, settings: Settings) -> dict[str, Any]:
         "redacts": sorted(spec.redact),
         "inputs": spec.schema,
     }
+
+
+def _mounted(interface: dict[str, Any]) -> Response:
+    """Return the description of an interface whose paths lie below the mount's prefix."""
+    return _json({**interface, "servers": [{"url": g.base}]})
 
 
 def _address() -> str:

@@ -92,6 +92,8 @@ def test_problems_are_ours_below_the_prefix(host: Host) -> None:
 
 def test_no_link_leads_out_of_the_prefix(host: Host) -> None:
     """Whoever follows the index and the pages stays within what is mounted, and finds it there."""
+    described = host.client.request("GET", "/openapi.json").json
+    assert described["servers"] == [{"url": "/jobs"}]
     index = host.client.request("GET", "/").json["links"]
     known, found = set(index.values()), set()
     while known - found:
