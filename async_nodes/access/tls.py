@@ -95,6 +95,7 @@ class ServerTls:
         context.options |= ssl.OP_NO_RENEGOTIATION
         context.set_ciphers(CIPHERS)
         context.set_alpn_protocols(["http/1.1"])
+        context.num_tickets = 1  # each costs a sixth of a handshake, and one may be used again
         _load(context, *self._files)
         if self._ticket_key is not None:
             ticket_keys.install(context, self._ticket_key)

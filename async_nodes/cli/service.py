@@ -9,7 +9,6 @@ import time
 from collections import deque
 from typing import TYPE_CHECKING, Protocol
 
-from async_nodes.cli.language import tr
 from async_nodes.embedded import lifeline
 from async_nodes.embedded.server import EmbeddedServer
 
@@ -233,14 +232,3 @@ class StoreService:
             return False
         self._asked_at = now
         return True
-
-
-def how_it_ended(status: int) -> str:
-    """Return an exit status in words."""
-    if status >= 0:
-        return tr(f"ended with status {status}", f"以状态 {status} 退出")
-    try:
-        name = signal.Signals(-status).name
-    except ValueError:
-        name = str(-status)
-    return tr(f"was ended by {name}", f"被 {name} 终止")

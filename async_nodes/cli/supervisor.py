@@ -19,11 +19,11 @@ import threading
 import time
 from typing import TYPE_CHECKING, Protocol
 
+from async_nodes.cli.ending import how_it_ended
 from async_nodes.cli.failures import Failure
 from async_nodes.cli.language import tr
 from async_nodes.cli.main import INTERRUPTED
 from async_nodes.cli.restart import RestartPolicy
-from async_nodes.cli.service import how_it_ended
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

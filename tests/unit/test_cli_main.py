@@ -121,3 +121,13 @@ def test_output_that_nobody_reads_is_no_error() -> None:
     line = f"{sys.executable} -m async_nodes.cli --help | true"
     done = subprocess.run(["/bin/sh", "-c", line], capture_output=True, text=True, check=False)
     assert done.stderr == ""
+
+
+def test_who_looks_after_web_processes_stays_small() -> None:
+    """It starts others and waits: what they are made of is not imported."""
+    code = (
+        "import sys, async_nodes.cli.verbs.serve, async_nodes.cli.web.keeper;"
+        f"print(sorted({HEAVY!r} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "['redis']"  # to look for an embedded store

@@ -26,10 +26,10 @@ from async_nodes.access import ticket_keys
 from async_nodes.access.guard import refuse_open_door
 from async_nodes.access.seats import Seats
 from async_nodes.access.tls import ServerTls
+from async_nodes.cli.ending import how_it_ended
 from async_nodes.cli.failures import Failure
 from async_nodes.cli.language import tr
 from async_nodes.cli.restart import RestartPolicy
-from async_nodes.cli.service import how_it_ended
 from async_nodes.cli.web.child import Child
 from async_nodes.cli.web.roll import Roll, Step
 from async_nodes.core.errors import AsyncNodesError
@@ -188,6 +188,7 @@ class Keeper:
             elif child.leave_by is not None and now > child.leave_by:
                 log.warning("Process %d hangs", child.number, extra={"action": "web_killed"})
                 child.send(signal.SIGKILL)
+                child.leave_by = None
         for number, child in tuple(self._current.items()):
             status = child.poll()
             if status is not None:
@@ -307,6 +308,7 @@ class Keeper:
             self._successor = None
         self._leaving += self._current.values()
         self._current.clear()
+        self._due.clear()
         within = self._settings.shutdown_seconds + GRACE_SECONDS
         for child in self._leaving:
             child.leave(signal.SIGTERM, within=within)
