@@ -234,6 +234,16 @@ def test_what_nobody_awaits_expires(run: Run, service: Stack) -> None:
     assert (ended["state"], ended["error"]["code"]) == ("Failed", "deadline_exceeded")
 
 
+def test_a_task_may_run_longer_than_its_node_allows(run: Run, service: Stack) -> None:
+    """An hour unless the panel says otherwise; a node's own limit is five minutes."""
+    usual = run(node="echo").variables["task_id"]
+    short = run(node="test.sleep", inputs_json='{"seconds": 9}', run_seconds=1)
+
+    assert service.client.request("GET", f"/v1/tasks/{usual}").json["timeout_ms"] == 3_600_000
+    assert short.error["error_type"] == "AsyncNodesTaskFailed"
+    assert "[node_timeout]" in short.error["message"]
+
+
 def test_without_words_an_abandoned_task_expires_half_a_minute_later(
     run: Run, service: Stack
 ) -> None:

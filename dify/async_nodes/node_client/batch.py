@@ -31,6 +31,12 @@ def refused(answer: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+def gone(task_id: str) -> dict[str, Any]:
+    """Return what stands for the record of a task that was removed meanwhile."""
+    error = {"code": "gone", "message": "the record was removed before it was read"}
+    return {"task_id": task_id, "state": "Failed", "error": error}
+
+
 def is_over(records: Iterable[dict[str, Any]]) -> bool:
     """Tell whether every task has ended."""
     return all(record["state"] in ENDED for record in records)

@@ -10,13 +10,24 @@ from typing import Any, NamedTuple
 import gevent
 from gevent.queue import Empty, Queue
 
-from node_client.errors import AsyncNodesNotFound, AsyncNodesUnauthorized, AsyncNodesUnavailable
+from node_client.errors import (
+    AsyncNodesNotFound,
+    AsyncNodesOverloaded,
+    AsyncNodesUnauthorized,
+    AsyncNodesUnavailable,
+)
 from node_client.service import Service
-from node_client.sse import COMMENT, Event
+from node_client.sse import Event
 
 ENDED = ("Succeeded", "Failed", "Cancelled")
 GATHER = 0.1
 """Seconds for which pieces are put together: Dify's pipe is the bottleneck of many calls."""
+
+MOST_TEXT = 64 << 10
+"""Characters that are put together: the daemon ends a plugin that writes a line of 5 MiB."""
+
+WAITING = 1000
+"""Events that are kept for a Dify that reads slowly; the others wait in the service."""
 
 KEEP_ALIVE = 12.0
 """Seconds of silence after which a call says that it lives."""
@@ -31,30 +42,37 @@ class Piece(NamedTuple):
 
 
 def follow(service: Service, task_id: str, seconds: float) -> Iterator[Piece]:
-    """Yield what a task says, and last ``end`` with its record, or without one when time is up."""
+    """Yield what a task says, and last ``end`` with its record, or without one when time is up.
+
+    An ``end`` without a record has the task's last known state as its text.
+    """
     until = time.monotonic() + seconds
-    heard: Queue[Event | BaseException] = Queue(1000)
+    heard: Queue[Event | BaseException] = Queue(WAITING)
     reader = gevent.spawn(_read, service, task_id, heard)
     gathered = Gathered()
+    spoke = time.monotonic()
     try:
-        while (left := until - time.monotonic()) > 0:
-            try:
-                said = heard.get(timeout=min(left, GATHER if gathered.text else KEEP_ALIVE))
-            except Empty:
+        while (now := time.monotonic()) < until:
+            due = gathered.due(spoke + KEEP_ALIVE)
+            if now >= due:
                 yield gathered.take() or Piece("alive")
+                spoke = time.monotonic()
+                continue
+            try:
+                said = heard.get(timeout=min(until, due) - now)
+            except Empty:
                 continue
             if isinstance(said, BaseException):
                 raise said
-            if said is COMMENT:
-                yield Piece("alive")
-            elif said.name == "done":
+            if said.name == "done":
                 yield from gathered.rest()
                 yield Piece("end", record=_json(said))
                 return
-            else:
-                yield from gathered.add(said)
+            for piece in gathered.add(said):
+                yield piece
+                spoke = time.monotonic()
         yield from gathered.rest()
-        yield Piece("end")
+        yield Piece("end", gathered.state)
     finally:
         reader.kill(block=False)
 
@@ -76,7 +94,7 @@ def _read(service: Service, task_id: str, heard: Queue[Event | BaseException]) -
         except (AsyncNodesNotFound, AsyncNodesUnauthorized) as error:
             heard.put(error)
             return
-        except AsyncNodesUnavailable:
+        except (AsyncNodesOverloaded, AsyncNodesUnavailable):
             pass  # the task goes on without us; the time that is left bounds this
         except Exception as error:  # noqa: BLE001 - whoever waits must hear of it
             heard.put(error)
@@ -86,25 +104,39 @@ def _read(service: Service, task_id: str, heard: Queue[Event | BaseException]) -
 
 
 class Gathered:
-    """Put pieces of text together, attempt by attempt."""
+    """Put pieces of text together, attempt by attempt, for a tenth of a second."""
 
     def __init__(self) -> None:
         self.text = ""
+        self.state = "Pending"
         self._attempt = 0
+        self._since = 0.0
+
+    def due(self, otherwise: float) -> float:
+        """Return the moment at which the text is to be passed on; `otherwise` without any."""
+        return self._since + GATHER if self.text else otherwise
 
     def add(self, event: Event) -> Iterator[Piece]:
         """Take an event in; yield what must not wait."""
         said = _json(event)
         if event.name == "chunk" and isinstance(said.get("text"), str):
-            attempt = int(said.get("attempt") or 0)
-            if self._attempt and attempt > self._attempt:
-                self.text += "\n\n"  # what was streamed cannot be taken back; it begins again
-            self._attempt = max(self._attempt, attempt)
-            self.text += said["text"]
+            yield from self._add_text(said["text"], int(said.get("attempt") or 0))
         elif event.name == "progress":
             yield Piece("progress", progress_line(said))
         elif event.name == "state" and said.get("state"):
+            self.state = str(said["state"])
             yield Piece("progress", state_line(said))
+
+    def _add_text(self, text: str, attempt: int) -> Iterator[Piece]:
+        if not self.text:
+            self._since = time.monotonic()
+        if self._attempt and attempt > self._attempt:
+            self.text += "\n\n"  # what was streamed cannot be taken back; it begins again
+        self._attempt = max(self._attempt, attempt)
+        self.text += text
+        while len(self.text) >= MOST_TEXT:
+            piece, self.text = self.text[:MOST_TEXT], self.text[MOST_TEXT:]
+            yield Piece("text", piece)
 
     def take(self) -> Piece | None:
         """Return what was put together, if anything."""
@@ -132,5 +164,9 @@ def state_line(said: dict[str, Any]) -> str:
 
 
 def _json(event: Event) -> dict[str, Any]:
-    found = json.loads(event.data)
+    """Return what an event says; nothing where a proxy has put something else between them."""
+    try:
+        found = json.loads(event.data)
+    except ValueError:
+        found = None
     return found if isinstance(found, dict) else {}

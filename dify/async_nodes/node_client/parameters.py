@@ -18,6 +18,9 @@ LONGEST = 590.0
 GRACE = 30.0
 """Seconds past its own time after which the task of a call that nobody awaits expires."""
 
+RUN_SECONDS = 3600.0
+"""Seconds: a node's own limit is made for short work, and what comes here is long."""
+
 TASK_ID = re.compile(r"t_[0-9A-HJKMNP-TV-Z]{26}")
 MODES = ("wait", "submit")
 ON_TIMEOUT = ("return", "cancel", "fail")
@@ -36,6 +39,7 @@ class Manner:
         on_failure: whether a task that has failed fails the Dify node.
         stream: what the stream variable carries.
         expires: seconds from the submit after which the task ends, whoever waits; None for never.
+        run_seconds: how long one attempt may run.
 
     """
 
@@ -45,6 +49,7 @@ class Manner:
     on_failure: str = "fail"
     stream: str = "text"
     expires: float | None = None
+    run_seconds: float = RUN_SECONDS
 
 
 def manner(given: Mapping[str, Any]) -> Manner:
@@ -62,6 +67,7 @@ def manner(given: Mapping[str, Any]) -> Manner:
         on_failure=choice(given, "on_failure", ON_FAILURE),
         stream=choice(given, "stream", STREAMS),
         expires=expires,
+        run_seconds=number(given, "run_seconds", RUN_SECONDS, least=1, most=86_400) or RUN_SECONDS,
     )
 
 

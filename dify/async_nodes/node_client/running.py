@@ -12,10 +12,16 @@ from dify_plugin.entities.tool import ToolInvokeMessage
 from dify_plugin.file.file import File
 
 from node_client import outcome
-from node_client.errors import AsyncNodesInvalidInput, AsyncNodesNotFound, AsyncNodesTimeout
+from node_client.errors import (
+    AsyncNodesInvalidInput,
+    AsyncNodesNotFound,
+    AsyncNodesOverloaded,
+    AsyncNodesTimeout,
+    AsyncNodesUnavailable,
+)
 from node_client.following import ENDED, follow
-from node_client.parameters import Manner, expiry, manner, priority, tags, text
-from node_client.service import Service
+from node_client.parameters import LONGEST, Manner, expiry, manner, priority, tags, text
+from node_client.service import LAST, Service
 
 STREAM = "stream_text"
 MOST_FILE = 50 << 20
@@ -23,10 +29,11 @@ MOST_FILE = 50 << 20
 Messages = Iterator[ToolInvokeMessage]
 
 
-def run(tool: Tool, node: str, inputs: dict[str, Any], given: Mapping[str, Any]) -> Messages:
+def run(
+    tool: Tool, service: Service, node: str, inputs: dict[str, Any], given: Mapping[str, Any]
+) -> Messages:
     """Submit a task and, unless told otherwise, wait for it."""
     how = manner(given)
-    service = Service(tool.runtime.credentials)
     request = {**common(given, how), "node": node, "inputs": inputs, "metadata": _whence(tool)}
     record = service.submit(request, text(given, "idempotency_key"))
     if how.mode == "submit":
@@ -38,7 +45,10 @@ def run(tool: Tool, node: str, inputs: dict[str, Any], given: Mapping[str, Any])
 
 def common(given: Mapping[str, Any], how: Manner) -> dict[str, Any]:
     """Return what a request says beside its node and inputs."""
-    found: dict[str, Any] = {"tags": ["dify", *tags(given)]}
+    found: dict[str, Any] = {
+        "tags": ["dify", *tags(given)],
+        "timeout_ms": round(how.run_seconds * 1000),
+    }
     if (urgency := priority(given)) is not None:
         found["priority"] = urgency
     if (moment := expiry(how.expires, datetime.now(UTC))) is not None:
@@ -49,9 +59,10 @@ def common(given: Mapping[str, Any], how: Manner) -> dict[str, Any]:
 def await_end(tool: Tool, service: Service, task_id: str, how: Manner) -> Messages:
     """Wait for a task, stream what it says, and give how it ended, or how far it is in time."""
     record: dict[str, Any] | None = None
-    for piece in follow(service, task_id, how.seconds):
+    state = ""
+    for piece in follow(service, task_id, seconds_left(service, how)):
         if piece.kind == "end":
-            record = piece.record
+            record, state = piece.record, piece.text
         elif piece.kind == how.stream and piece.text:
             line = piece.text if how.stream == "text" else piece.text + "\n"
             yield tool.create_stream_variable_message(STREAM, line)
@@ -59,15 +70,26 @@ def await_end(tool: Tool, service: Service, task_id: str, how: Manner) -> Messag
             said = {"task_id": task_id, "said": piece.text or "waiting"}
             yield tool.create_log_message(task_id, said)
     if record is None:
-        record = _when_late(service, task_id, how)
+        record = _when_late(service, {"task_id": task_id, "state": state}, how)
     if how.on_failure == "fail":
         outcome.check(record)
     yield from show(tool, service, record)
 
 
-def _when_late(service: Service, task_id: str, how: Manner) -> dict[str, Any]:
-    cancel = how.on_timeout == "cancel"
-    record = service.cancel(task_id) if cancel else service.read(task_id)
+def seconds_left(service: Service, how: Manner) -> float:
+    """Return how long to wait: what came before counts, and what comes after takes a moment."""
+    return min(how.seconds, service.left() - (LAST - LONGEST))
+
+
+def _when_late(service: Service, known: dict[str, Any], how: Manner) -> dict[str, Any]:
+    """Return the record of a task that needs longer, as far as `known` where nobody answers."""
+    task_id, cancel = known["task_id"], how.on_timeout == "cancel"
+    try:
+        record = service.cancel(task_id) if cancel else service.read(task_id)
+    except (AsyncNodesOverloaded, AsyncNodesUnavailable):
+        if how.on_timeout != "return":
+            raise
+        record = known
     late = record["state"] == "Cancelled" if cancel else record["state"] not in ENDED
     if late and (how.on_timeout == "fail" or (cancel and how.on_failure == "fail")):
         what = "was cancelled" if cancel else "goes on"
@@ -101,10 +123,11 @@ def _output(service: Service, record: dict[str, Any]) -> tuple[Any, bytes | None
     return json.loads(data), None
 
 
-def result_within(service: Service, record: dict[str, Any]) -> dict[str, Any]:
-    """Return a record with its output, where that is not too large to be a value."""
-    output, large = _output(service, record)
-    return {**record, "output": {"left_out": True} if large is not None else output}
+def result_within(service: Service, record: dict[str, Any], room: int) -> dict[str, Any]:
+    """Return a record with its output, where that has not more than so many bytes."""
+    if int(record.get("output_bytes") or 0) > room:
+        return {**record, "output": {"left_out": True}}
+    return {**record, "output": _output(service, record)[0]}
 
 
 def _files(tool: Tool, service: Service, output: Any) -> Messages:
@@ -112,20 +135,21 @@ def _files(tool: Tool, service: Service, output: Any) -> Messages:
     for place, file in enumerate(outcome.files_in(output)):
         if place == outcome.MOST_FILES:
             break
-        if int(file.get("size") or 0) > MOST_FILE:
+        size = file.get("size")
+        if isinstance(size, int) and size > MOST_FILE:
             continue
         try:
             content = service.content(file["file_id"])
         except AsyncNodesNotFound:
             continue
         meta = {
-            "mime_type": file.get("media_type") or "application/octet-stream",
-            "filename": file.get("name") or file["file_id"],
+            "mime_type": str(file.get("media_type") or "application/octet-stream"),
+            "filename": str(file.get("name") or file["file_id"]),
         }
         yield tool.create_blob_message(content, meta)
 
 
-def uploaded(tool: Tool, files: Any, node: str, name: str) -> str | list[str]:
+def uploaded(service: Service, files: Any, node: str, name: str) -> str | list[str]:
     """Put files into the service at once, because Dify's addresses of them die after 300 s.
 
     Returns:
@@ -133,7 +157,6 @@ def uploaded(tool: Tool, files: Any, node: str, name: str) -> str | list[str]:
 
     """
     given = files if isinstance(files, list) else [files]
-    service = Service(tool.runtime.credentials)
     takes_list = service.takes_list(node, name)
     if len(given) > 1 and not takes_list:
         message = f"the input {name} of {node} takes one file, {len(given)} were given"

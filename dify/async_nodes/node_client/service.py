@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
+import re
 import time
 import uuid
 from collections.abc import Iterator, Mapping
@@ -23,15 +26,23 @@ from node_client.sse import Event, events
 PATIENCE = 15.0
 """Seconds for which a call is made again while the service cannot be reached or is overloaded."""
 
+CONNECT = 5.0
 SILENCE = 40.0
 """Seconds: the service says something in every 15, so after these a connection is dead."""
 
 PAGE = 200
 """Tasks that can be read at once."""
 
+LAST = 597.0
+"""Seconds from its begin in which a call must have said all: Dify's daemon ends it after 600."""
+
+PLAIN = re.compile(r"[!-~]+", re.ASCII)
+KEY = re.compile(r"[!-~]{1,255}", re.ASCII)
+"""What a header takes as it is, and the service as an idempotency key."""
+
 # A client costs 20 ms to make, so the process has one; connections are shared by all its calls.
 _client = httpx.Client(
-    timeout=httpx.Timeout(SILENCE, connect=5.0),
+    timeout=httpx.Timeout(SILENCE, connect=CONNECT),
     limits=httpx.Limits(max_connections=1000, max_keepalive_connections=100),
     follow_redirects=False,
 )
@@ -49,52 +60,63 @@ class Service:
     def __init__(self, credentials: Mapping[str, Any], *, patience: float = PATIENCE) -> None:
         self._base = base_url(str(credentials.get("base_url") or ""))
         key = str(credentials.get("api_key") or "").strip()
+        if key and not PLAIN.fullmatch(key):
+            message = "the API key holds spaces, line breaks or letters that no key has: copy it anew"
+            raise AsyncNodesInvalidInput(message)
         self._headers = {"Authorization": f"Bearer {key}"} if key else {}
         self._patience = patience
+        self._last = time.monotonic() + LAST
+
+    def left(self) -> float:
+        """Return the seconds in which this call must have said all; never less than none."""
+        return max(0.0, self._last - time.monotonic())
 
     def nodes(self) -> list[dict[str, Any]]:
         """Return what nodes there are."""
-        answer = self._ask("GET", "/v1/nodes").json()
-        return answer["nodes"]
+        return _read(self._ask("GET", "/v1/nodes"), "nodes")["nodes"]
 
     def takes_list(self, node: str, name: str) -> bool:
         """Tell whether an input of a node takes a list."""
-        found = self._ask("GET", f"/v1/nodes/{quote(node, safe='')}").json()
+        found = _read(self._ask("GET", f"/v1/nodes/{quote(node, safe='')}"), "inputs")
         declared = (found["inputs"].get("properties") or {}).get(name) or {}
         options = declared.get("anyOf") or [declared]
         return any(option.get("type") == "array" for option in options)
 
     def submit(self, request: dict[str, Any], key: str) -> dict[str, Any]:
         """Return the record of a task, new or of an earlier request with the same key."""
-        return self._ask("POST", "/v1/tasks", json=request, key=key or uuid.uuid4().hex).json()
+        answer = self._ask("POST", "/v1/tasks", content=_written(request), key=_key(key))
+        return _read(answer, "task_id")
 
     def submit_many(self, requests: list[dict[str, Any]], key: str) -> list[dict[str, Any]]:
         """Return the answer to each of some requests, in their order."""
-        body = {"tasks": requests}
-        answer = self._ask("POST", "/v1/tasks/batch", json=body, key=key or uuid.uuid4().hex)
-        return answer.json()["results"]
+        body = _written({"tasks": requests})
+        return _read(self._ask("POST", "/v1/tasks/batch", content=body, key=_key(key)), "results")[
+            "results"
+        ]
 
     def read(self, task_id: str) -> dict[str, Any]:
         """Return a task's record."""
-        return self._ask("GET", f"/v1/tasks/{task_id}").json()
+        return _read(self._ask("GET", f"/v1/tasks/{task_id}"), "task_id")
 
-    def read_many(self, task_ids: list[str]) -> list[dict[str, Any]]:
-        """Return the records of those of some tasks that are there."""
+    def read_many(self, task_ids: list[str]) -> tuple[list[dict[str, Any]], list[str]]:
+        """Return the records of those of some tasks that are there, and the ids of the others."""
         found: list[dict[str, Any]] = []
+        missing: list[str] = []
         for start in range(0, len(task_ids), PAGE):
-            query = {"ids": ",".join(task_ids[start : start + PAGE]), "fields": "full"}
-            while True:
-                page = self._ask("GET", "/v1/tasks", params=query).json()
+            left = task_ids[start : start + PAGE]
+            while left:
+                query = {"ids": ",".join(left), "fields": "full"}
+                page = _read(self._ask("GET", "/v1/tasks", params=query), "tasks")
                 found += page["tasks"]
-                if not page.get("next"):
-                    break
-                query = {**query, "cursor": page["next"]}
-        return found
+                missing += page["missing"]
+                left = page["left"]  # what one answer had no room for
+        return found, missing
 
-    def cancel(self, task_id: str, *, wait: int = 5) -> dict[str, Any]:
+    def cancel(self, task_id: str, wait: int = 5) -> dict[str, Any]:
         """Cancel a task; return its record a moment later. One that has ended is left alone."""
         try:
-            return self._ask("POST", f"/v1/tasks/{task_id}/cancel?wait={wait}").json()
+            answer = self._ask("POST", f"/v1/tasks/{task_id}/cancel?wait={wait}")
+            return _read(answer, "task_id")
         except AsyncNodesInvalidInput:  # it has ended meanwhile
             return self.read(task_id)
 
@@ -117,7 +139,7 @@ class Service:
             headers=headers,
             key=uuid.uuid4().hex,
         )
-        return answer.json()["file_id"]
+        return _read(answer, "file_id")["file_id"]
 
     def content(self, file_id: str) -> bytes:
         """Return a file's content."""
@@ -152,33 +174,83 @@ class Service:
         Every request here may be sent twice: a submit carries a key.
         """
         sent = {**self._headers, **(headers or {}), **({"Idempotency-Key": key} if key else {})}
-        until = time.monotonic() + self._patience
+        if "content" in request:
+            sent.setdefault("Content-Type", "application/json")
+        until = time.monotonic() + min(self._patience, self.left())
         pause = 0.2
         while True:
             try:
-                answer = _client.request(method, self._base + path, headers=sent, **request)
+                answer = _client.request(
+                    method, self._base + path, headers=sent, timeout=self._times(), **request
+                )
                 if answer.is_success:
                     return answer
                 error = _error(answer)
                 wanted = _seconds(answer.headers.get("Retry-After"))
             except httpx.HTTPError as problem:
                 error = AsyncNodesUnavailable(f"{self._base} was not reached: {_said(problem)}")
-                wanted = None
+                wanted = 0.0
             passes = isinstance(error, AsyncNodesOverloaded | AsyncNodesUnavailable)
-            wait = pause if wanted is None else wanted
+            wait = max(pause, wanted)
             if not passes or time.monotonic() + wait > until:
                 raise error
             time.sleep(wait)
             pause = min(pause * 2, 3.0)
 
+    def _times(self) -> httpx.Timeout:
+        """Return how long a request may take: not longer than anybody hears of it."""
+        silence = min(SILENCE, max(1.0, self.left()))
+        return httpx.Timeout(silence, connect=min(CONNECT, silence))
+
 
 def base_url(text: str) -> str:
     """Return the root of a service from what was typed."""
-    found = text.strip().rstrip("/").removesuffix("/v1")
-    parts = urlsplit(found)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
+    found = text.strip().rstrip("/").removesuffix("/v1").rstrip("/")
+    try:
+        parts = urlsplit(found)
+        host, _ = httpx.URL(found).host, parts.port
+    except (ValueError, httpx.InvalidURL):
+        host = ""
+    plain = host and parts.scheme in ("http", "https") and re.search(r"\s", found) is None
+    if not plain or parts.query or parts.fragment or parts.username is not None:
         message = f"the URL of the service must look like http://host:8000, not {text[:100]!r}"
         raise AsyncNodesInvalidInput(message)
+    return found
+
+
+def _written(body: dict[str, Any]) -> bytes:
+    """Return a request as JSON, or say why its values are none that JSON has."""
+    try:
+        text = json.dumps(body, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+        return text.encode()
+    except UnicodeEncodeError as error:
+        message = f"the inputs hold half a character, {error.object[error.start]!r}, which is no text"
+        raise AsyncNodesInvalidInput(message) from None
+    except (TypeError, ValueError, RecursionError) as error:
+        raise AsyncNodesInvalidInput(f"the inputs are no JSON: {error}") from None
+
+
+def _key(given: str) -> str:
+    """Return an idempotency key; one that a header cannot hold by its digest."""
+    if not given:
+        return uuid.uuid4().hex
+    if KEY.fullmatch(given) and not given.startswith('"'):
+        return given
+    return "sha256-" + hashlib.sha256(given.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _read(answer: httpx.Response, member: str) -> dict[str, Any]:
+    """Return what an answer says, which must be what this service says: it has a member."""
+    try:
+        found = answer.json()
+    except ValueError:
+        found = None
+    if not isinstance(found, dict) or member not in found:
+        message = (
+            f"{answer.url.copy_with(query=None)} answers, but not as async_nodes does: is the URL "
+            f"of the service right? It said: {answer.text[:100]!r}"
+        )
+        raise AsyncNodesUnavailable(message)
     return found
 
 
@@ -187,9 +259,18 @@ def _error(answer: httpx.Response) -> AsyncNodesError:
         problem = answer.json()
         code, detail = problem["code"], problem["detail"]
     except (ValueError, KeyError, TypeError):
-        code, detail = "", f"the service answered {answer.status_code}: {answer.text[:200]}"
+        code, detail = "", f"the service answered {answer.status_code}: {_plain(answer.text)}"
+    if answer.is_redirect:
+        detail = f"the service moved to {answer.headers['Location'][:200]}: enter the new URL"
     text = f"{detail} [{code}]" if code else detail
     return _class_of(answer.status_code)(text)
+
+
+def _plain(page: str) -> str:
+    """Return the words of an answer that may be a page of a proxy."""
+    return " ".join(re.sub(r"<(style|script).*?</\1>|<[^>]*>", " ", page[:5000], flags=re.S).split())[
+        :200
+    ]
 
 
 def _class_of(status: int) -> type[AsyncNodesError]:
@@ -203,15 +284,15 @@ def _class_of(status: int) -> type[AsyncNodesError]:
     return AsyncNodesUnavailable if server_failed else AsyncNodesInvalidInput
 
 
-def _seconds(text: str | None) -> float | None:
-    try:
-        return None if text is None else max(0.0, float(text))
-    except ValueError:
-        return None
+def _seconds(text: str | None) -> float:
+    """Return the seconds of a ``Retry-After``; 0 where it has none that can be read."""
+    return float(text) if text is not None and re.fullmatch(r"[0-9]{1,9}", text) else 0.0
 
 
 def _said(error: httpx.HTTPError) -> str:
     text = str(error) or type(error).__name__
+    if "CERTIFICATE_VERIFY_FAILED" in text:
+        return f"{text}. Name its authority in SSL_CERT_FILE for Dify's plugin_daemon"
     if isinstance(error, httpx.ConnectError):
         text += ". Inside a container 127.0.0.1 is the container itself"
     return text

@@ -10,13 +10,14 @@ from dify_plugin.entities.tool import ToolInvokeMessage
 from node_client.errors import AsyncNodesInvalidInput
 from node_client.parameters import json_object, json_value, number, text
 from node_client.running import run
+from node_client.service import Service
 
 
 class CallHttp(Tool):
     """Submit a task of the node ``http.request``."""
 
     def _invoke(self, tool_parameters: dict[str, Any]) -> Generator[ToolInvokeMessage]:
-        given = tool_parameters
+        given, service = tool_parameters, Service(self.runtime.credentials)
         inputs: dict[str, Any] = {
             "url": text(given, "url", required=True),
             "method": text(given, "method") or "GET",
@@ -31,4 +32,4 @@ class CallHttp(Tool):
             inputs["body"] = str(given["body"])
         silence = number(given, "request_timeout_seconds", 60, least=1, most=3600) or 60
         inputs["timeout_ms"] = int(silence * 1000)
-        yield from run(self, "http.request", inputs, given)
+        yield from run(self, service, "http.request", inputs, given)

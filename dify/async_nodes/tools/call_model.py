@@ -9,13 +9,14 @@ from dify_plugin import Tool
 from dify_plugin.entities.tool import ToolInvokeMessage
 from node_client.parameters import json_object, number, text
 from node_client.running import run
+from node_client.service import Service
 
 
 class CallModel(Tool):
     """Submit a task of the node ``llm.chat``."""
 
     def _invoke(self, tool_parameters: dict[str, Any]) -> Generator[ToolInvokeMessage]:
-        given = tool_parameters
+        given, service = tool_parameters, Service(self.runtime.credentials)
         messages = [{"role": "user", "content": text(given, "prompt", required=True)}]
         if system := text(given, "system"):
             messages.insert(0, {"role": "system", "content": system})
@@ -31,4 +32,4 @@ class CallModel(Tool):
             "schema": json_object(given, "schema_json"),
         }
         wanted = {name: value for name, value in inputs.items() if value not in (None, "", {})}
-        yield from run(self, "llm.chat", wanted, given)
+        yield from run(self, service, "llm.chat", wanted, given)

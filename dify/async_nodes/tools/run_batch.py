@@ -9,12 +9,21 @@ from typing import Any
 from dify_plugin import Tool
 from dify_plugin.entities import ParameterOption
 from dify_plugin.entities.tool import ToolInvokeMessage
-from node_client import batch
+from gevent.pool import Pool
+from node_client import batch, outcome
 from node_client.choices import node_options
-from node_client.errors import AsyncNodesTaskFailed, AsyncNodesTimeout
+from node_client.errors import (
+    AsyncNodesOverloaded,
+    AsyncNodesTaskFailed,
+    AsyncNodesTimeout,
+    AsyncNodesUnavailable,
+)
 from node_client.parameters import Manner, json_items, manner, text
-from node_client.running import STREAM, common, result_within
+from node_client.running import STREAM, common, result_within, seconds_left
 from node_client.service import Service
+
+CANCELS = Pool(50)
+"""Time is up when tasks are cancelled: one after the other, a thousand would take too long."""
 
 
 class RunBatch(Tool):
@@ -24,13 +33,12 @@ class RunBatch(Tool):
         given, how = tool_parameters, manner({"on_failure": "return", **tool_parameters})
         service = Service(self.runtime.credentials)
         answers = service.submit_many(_requests(given, how), text(given, "idempotency_key"))
-        records = {one["task_id"]: one for one in answers if one.get("task_id")}
+        records = {
+            one["task_id"]: {"state": "Pending", **one} for one in answers if one.get("task_id")
+        }
         if how.mode == "wait":
             yield from self._await(service, records, how)
-        results = [
-            batch.result_of(records[one["task_id"]]) if one.get("task_id") else batch.refused(one)
-            for one in answers
-        ]
+        results = _results(service, answers, records)
         values = batch.variables(results)
         if how.on_failure == "fail" and values["failed"]:
             first = next(one for one in results if one["status"] in ("failed", "cancelled"))
@@ -51,12 +59,10 @@ class RunBatch(Tool):
         self, service: Service, records: dict[str, dict[str, Any]], how: Manner
     ) -> Generator[ToolInvokeMessage]:
         """Read the tasks until all have ended or time is up; keep what was read in `records`."""
-        until = time.monotonic() + how.seconds
+        until = time.monotonic() + seconds_left(service, how)
         pause, said = 0.3, -1
         while not batch.is_over(records.values()):
-            waiting = [name for name, one in records.items() if not batch.is_over([one])]
-            for record in service.read_many(waiting):
-                records[record["task_id"]] = result_within(service, record)
+            self._look(service, records)
             over = sum(batch.is_over([one]) for one in records.values())
             if over != said:
                 yield self.create_stream_variable_message(STREAM, f"{over}/{len(records)}\n")
@@ -70,17 +76,43 @@ class RunBatch(Tool):
             time.sleep(min(pause, left))
             pause = min(pause * 1.5, 3.0)
 
+    def _look(self, service: Service, records: dict[str, dict[str, Any]]) -> None:
+        """Read those that have not ended; a service that is away is asked again later."""
+        waiting = [name for name, one in records.items() if not batch.is_over([one])]
+        try:
+            found, missing = service.read_many(waiting)
+        except (AsyncNodesOverloaded, AsyncNodesUnavailable):
+            return
+        records.update((record["task_id"], record) for record in found)
+        records.update((name, batch.gone(name)) for name in missing)
+
     def _late(self, service: Service, records: dict[str, dict[str, Any]], how: Manner) -> None:
         waiting = [name for name, one in records.items() if not batch.is_over([one])]
         if how.on_timeout == "fail" and waiting:
             message = f"{len(waiting)} of {len(records)} tasks need longer than {how.seconds:g} s"
             raise AsyncNodesTimeout(message)
         if how.on_timeout == "cancel":
-            for name in waiting:
-                records[name] = service.cancel(name, wait=0)
+            for name, job in [(name, CANCELS.spawn(service.cancel, name, 0)) for name in waiting]:
+                records[name] = job.get()
 
     def _fetch_parameter_options(self, parameter: str) -> list[ParameterOption]:
         return node_options(self.runtime.credentials) if parameter == "node" else []
+
+
+def _results(
+    service: Service, answers: list[dict[str, Any]], records: dict[str, dict[str, Any]]
+) -> list[dict[str, Any]]:
+    """Return what each item has become, with the outputs as long as there is room for them."""
+    room = outcome.INLINE
+    results = []
+    for answer in answers:
+        if not answer.get("task_id"):
+            results.append(batch.refused(answer))
+            continue
+        record = result_within(service, records[answer["task_id"]], room)
+        room = max(0, room - int(record.get("output_bytes") or 0))
+        results.append(batch.result_of(record))
+    return results
 
 
 def _requests(given: dict[str, Any], how: Manner) -> list[dict[str, Any]]:
