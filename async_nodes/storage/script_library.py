@@ -43,6 +43,9 @@ USAGE_MS = 400 * 86_400_000
 
 _OOM_MARK = "-- allow-oom\n"
 
+WINDOW = 4_096
+"""Bytes of a record that a script reads at once: with small inputs and outputs that is all."""
+
 SLOTS = ("%ID%", "%DISPATCH%", "%AT%", "%HARD%")
 """Places in a message template that the script fills in."""
 
@@ -197,20 +200,19 @@ def _guards() -> str:
 def _columns() -> str:
     """Return the functions that read and pack the control block, of this schema and the last."""
     old = SCHEMA - 1
-    added = FIELDS[len(fields_of(old)) :]
-    missing = "".join(f", {field.name} = 0" for field in added)
     return f"""
 local function read(id)
-  local raw = redis.call('GETRANGE', KEYS[1] .. 't:' .. id, 0, {CONTROL_SIZES[SCHEMA] - 1})
+  local raw = redis.call('GETRANGE', KEYS[1] .. 't:' .. id, '0', '{WINDOW - 1}')
   local schema = string.byte(raw)
   if not schema or #raw < (SIZE[schema] or 0) then return nil end
+  local r
   if schema == {SCHEMA} then
-    local r = {{id = id}}
-    {_targets(SCHEMA)} = struct.unpack('{lua_format(SCHEMA)}', raw)
-    return r
+    {_unpacked(SCHEMA)}
   elseif schema == {old} then
-    local r = {{id = id{missing}}}
-    {_targets(old)} = struct.unpack('{lua_format(old)}', raw)
+    {_unpacked(old)}
+  end
+  if r then
+    r.whole = #raw == r.size
     return r
   end
   error('task ' .. id .. ' is of schema ' .. schema .. ', which this release cannot change')
@@ -219,6 +221,15 @@ local function packed(r)
   if r.schema == {SCHEMA} then return struct.pack('{lua_format(SCHEMA)}', {_targets(SCHEMA)}) end
   return struct.pack('{lua_format(old)}', {_targets(old)})
 end"""
+
+
+def _unpacked(schema: int) -> str:
+    """Return the statements that make `r`, as large from the start as it is going to be."""
+    names = [field.name for field in fields_of(schema)]
+    missing = [f"{field.name} = 0" for field in FIELDS[len(names) :]]
+    columns = ", ".join([*(f"{name} = {name}" for name in names), *missing])
+    text = f"local {', '.join(names)} = struct.unpack('{lua_format(schema)}', raw)"
+    return f"{text}\n    r = {{id = id, raw = raw, whole = false, {columns}}}"
 
 
 def _targets(schema: int) -> str:
@@ -234,10 +245,24 @@ _FILLED = {
 
 
 def _message(messages: Mapping[str, str]) -> str:
-    """Return the function that builds a Celery message by concatenation."""
+    """Return the functions that build a Celery message by concatenation and that read one."""
     lines = ["local function message(list, id, dispatch, at, timeout)"]
+    starts = []
     for code, name in enumerate(LISTS):
         parts = re.split("(" + "|".join(SLOTS) + ")", messages[name])
         pieces = [_FILLED.get(part) or _quoted(part) for part in parts if part]
         lines.append(f"  if list == {code} then return {' .. '.join(pieces)} end")
-    return "\n".join([*lines, "end"])
+        starts.append(len(messages[name].partition('"id":"%ID%"')[0]) + len('"id":"'))
+    return "\n".join([*lines, "end", _table("ID_AT", [str(at) for at in starts]), _ADDRESSED])
+
+
+_ADDRESSED = """\
+local function addressed(message, list)
+  local at = list and ID_AT[list]
+  local id = at and string.match(message, '^"id":"(t_%w+)"', at - 5)
+  local _, last = string.find(message, '"an_dispatch":', at or 1, true)
+  return id or string.match(message, '"id": ?"(t_%w+)"'),
+    tonumber(last and string.match(message, '^ ?(%d+)', last + 1) or '-1')
+end"""
+"""Whose message it is and of which dispatch: the id is looked for where ours have it, and anywhere
+in one that kombu has put back in its own spelling."""

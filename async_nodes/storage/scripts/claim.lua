@@ -3,7 +3,8 @@
 -- Writes t, q, r:<worker>. Verdicts: run version attempt spent losses deaths queued started
 -- first_started deadline timeout created tenant private inputs list | stale state | expired | held |
 -- no_lease | gone.
-return each(4, function(id, dispatched, worker, fence)
+if LIMIT == 0 then gathered = {} end -- a gate looks at what earlier rows have put out
+local verdicts = each(4, function(id, dispatched, worker, fence)
   local r = read(id)
   if not r then return {'gone'} end
   if r.state ~= S_RUNNING or r.fence ~= fence then -- else the same row is sent again
@@ -16,3 +17,5 @@ return each(4, function(id, dispatched, worker, fence)
   end
   return claimed(r)
 end)
+if gathered then write_gathered() end
+return verdicts

@@ -4,8 +4,7 @@
 -- Writes t, e, k, o, r:<worker>, due, the list, u:<tenant>:<day>. Once a cancel was asked for, everything but COMPLETE
 -- ends in Cancelled. Verdicts: ok version state | fenced version state | gone.
 local function count_usage(r, usage)
-  local node = string.match(redis.call('GETRANGE', key_of(r.id), r.json_at + HEAD,
-    r.json_at + HEAD + 127), '^"node":"([^"]+)"') or ''
+  local node = node_of(r)
   local day = string.gsub(string.sub(iso(now), 2, 11), '-', '')
   local totals = B .. 'u:' .. trim(r.tenant) .. ':' .. day
   local ok, counts = pcall(cjson.decode, usage)
@@ -19,7 +18,8 @@ local function count_usage(r, usage)
   redis.call('PEXPIRE', totals, USAGE_MS)
 end
 
-return each(8, function(id, fence, event, delay, err, output, usage, progress)
+if LIMIT == 0 then gathered = {} end -- a gate looks at what earlier rows have put out
+local verdicts = each(8, function(id, fence, event, delay, err, output, usage, progress)
   local r = read(id)
   if not r then return {'gone'} end
   if r.state ~= S_RUNNING then
@@ -55,3 +55,5 @@ return each(8, function(id, fence, event, delay, err, output, usage, progress)
   if usage ~= 'null' then count_usage(r, usage) end
   return {'ok', r.version, STATE[r.state]}
 end)
+if gathered then write_gathered() end
+return verdicts

@@ -8,14 +8,59 @@ local B = KEYS[1]
 local clock = redis.call('TIME')
 local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
 
-local function trim(column) return (string.match(column, '^[^ %z]*')) end
+-- Numbers go to a command as texts: the server writes a number with seventeen digits' effort.
+local now_text = string.format('%d', now)
+
+-- Of the rows of one call most share tenant, worker and times: what was made of these is kept.
+local trimmed = {}
+local function trim(column)
+  local text = trimmed[column]
+  if not text then
+    text = string.match(column, '^[^ %z]*')
+    trimmed[column] = text
+  end
+  return text
+end
 local function key_of(id) return B .. 't:' .. id end
+
+-- What the rows of one call put into lists and sets, or take out of them: in a script that makes
+-- `gathered` a table it is written by one command per key, once all rows are through.
+local gathered
+local function gather(command, key, member, score)
+  if not gathered then
+    if score then return redis.call(command, key, score, member) end
+    return redis.call(command, key, member)
+  end
+  local lines = gathered[command]
+  if not lines then
+    lines = {}
+    gathered[command] = lines
+  end
+  local line = lines[key]
+  if not line then
+    line = {command, key, n = 2}
+    lines[key] = line
+  end
+  if score then
+    line[line.n + 1], line[line.n + 2], line.n = score, member, line.n + 2
+  else
+    line[line.n + 1], line.n = member, line.n + 1
+  end
+end
+local function write_gathered()
+  for _, lines in pairs(gathered) do
+    for _, line in pairs(lines) do redis.call(unpack(line, 1, line.n)) end
+  end
+  gathered = nil
+end
 
 -- ISO 8601 in UTC with milliseconds, or null for 0. Days to date after Howard Hinnant,
 -- "chrono-Compatible Low-Level Date Algorithms" (civil_from_days).
-local days = {}
+local days, moments = {}, {}
 local function iso(ms)
   if ms <= 0 then return 'null' end
+  local moment = moments[ms]
+  if moment then return moment end
   local seconds = math.floor(ms / 1000)
   local day, rest = math.floor(seconds / 86400), seconds % 86400
   local date = days[day]
@@ -32,29 +77,53 @@ local function iso(ms)
     date = string.format('%04d-%02d-%02d', year, month, doy - math.floor((153 * mp + 2) / 5) + 1)
     days[day] = date
   end
-  return string.format('"%sT%02d:%02d:%02d.%03dZ"', date, math.floor(rest / 3600),
+  moment = string.format('"%sT%02d:%02d:%02d.%03dZ"', date, math.floor(rest / 3600),
     math.floor(rest / 60) % 60, rest % 60, ms % 1000)
+  moments[ms] = moment
+  return moment
 end
 
+local SPACES = string.rep(' ', HEAD)
 local function head(r)
   local json = string.format('{"task_id":"%s","state":"%s","reason":%s,"version":%d,'
     .. '"attempt":%d,"losses":%d,"created_at":%s,"started_at":%s,"finished_at":%s,'
     .. '"next_attempt_at":%s,"expires_at":%s,"output_bytes":%d,', r.id, STATE[r.state],
     REASON[r.reason], r.version, r.attempt, r.losses, iso(r.created_at), iso(r.started_at),
     iso(r.finished_at), iso(r.next_attempt_at), iso(r.expires_at), r.output_bytes)
-  return json .. string.rep(' ', HEAD - #json)
+  return json, string.sub(SPACES, #json + 1)
 end
 
--- Write the control block, and the head when the public document changed.
-local function save_control(r) redis.call('SETRANGE', key_of(r.id), 0, packed(r)) end
+-- The part of the record between the control block and the document, if it was read with it.
+local function private_of(r)
+  if r.raw and #r.raw >= r.json_at then return string.sub(r.raw, SIZE[r.schema] + 1, r.json_at) end
+end
+
+-- Write the control block, and the head when the public document changed: in one go where what
+-- lies between is known.
+local function save_control(r) redis.call('SETRANGE', key_of(r.id), '0', packed(r)) end
 local function save(r)
+  local private, json, spaces = private_of(r), head(r)
+  if private then
+    return redis.call('SETRANGE', key_of(r.id), '0', packed(r) .. private .. json .. spaces)
+  end
   save_control(r)
-  redis.call('SETRANGE', key_of(r.id), r.json_at, head(r))
+  redis.call('SETRANGE', key_of(r.id), r.json_at, json .. spaces)
 end
 
 local function bump(r)
   r.version = r.version + 1
   r.seq = 0
+end
+
+-- Whether somebody may be listening to a task. A message that nobody hears is not worth making.
+local patterns
+local function is_watched(id)
+  if patterns == nil then
+    local found = redis.pcall('PUBSUB', 'NUMPAT')
+    patterns = type(found) ~= 'number' or found > 0 -- not allowed to ask: somebody may
+  end
+  if patterns then return true end
+  return redis.call('PUBSUB', 'NUMSUB', B .. 's:' .. id)[2] > 0
 end
 
 local function emit(r, kind, json)
@@ -79,21 +148,28 @@ local function feed(r)
 end
 
 local function emit_state(r)
-  emit(r, 'state', string.format('{"state":"%s","reason":%s,"attempt":%d,"version":%d,"at":%s,'
-    .. '"next_attempt_at":%s}', STATE[r.state], REASON[r.reason], r.attempt, r.version, iso(now),
-    iso(r.next_attempt_at)))
+  if is_watched(r.id) then
+    emit(r, 'state', string.format('{"state":"%s","reason":%s,"attempt":%d,"version":%d,"at":%s,'
+      .. '"next_attempt_at":%s}', STATE[r.state], REASON[r.reason], r.attempt, r.version, iso(now),
+      iso(r.next_attempt_at)))
+  end
   feed(r)
 end
 
 -- The part of the document that grows: attempts, then the payloads. Shorter text is padded.
-local function write_end(r, entry, progress, err, usage, output)
+local function end_of(r, entry, progress, err, usage, output)
   local text = entry .. '],"progress":' .. progress .. ',"error":' .. err .. ',"usage":' .. usage
     .. ',"output":' .. output .. '}'
   local size = r.attempts_end + #text
   if size < r.size then text = text .. string.rep(' ', r.size - size) else r.size = size end
-  redis.call('SETRANGE', key_of(r.id), r.attempts_end, text)
   r.attempts_end = r.attempts_end + #entry
   r.dirty = (progress ~= 'null' or err ~= 'null') and 1 or 0
+  return text
+end
+local function write_end(r, ...)
+  local at = r.attempts_end
+  redis.call('SETRANGE', key_of(r.id), at, end_of(r, ...))
+  r.whole = false
 end
 
 local function entry_of(r, outcome, err)
@@ -119,14 +195,16 @@ local function push(r, front)
     if first then at = math.min(now, sent_at(first)) end
   end
   r.queued = 1
-  redis.call(front and 'RPUSH' or 'LPUSH', QUEUE[r.list],
+  gather(front and 'RPUSH' or 'LPUSH', QUEUE[r.list],
     message(r.list, r.id, string.format('%d', r.dispatch), string.format('%d', at), r.timeout))
-  redis.call('ZADD', B .. 'q:' .. LISTS[r.list], now, r.id)
+  gather('ZADD', B .. 'q:' .. LISTS[r.list], r.id, now_text)
 end
 
 local function node_of(r)
   local start = r.json_at + HEAD
-  return string.match(redis.call('GETRANGE', key_of(r.id), start, start + 127), '^"node":"([^"]+)"') or ''
+  local tail = r.raw and #r.raw >= start + 128 and string.sub(r.raw, start + 1, start + 128)
+    or redis.call('GETRANGE', key_of(r.id), start, start + 127)
+  return string.match(tail, '^"node":"([^"]+)"') or ''
 end
 local function slot_of(r) return LISTS[r.list] .. ':' .. trim(r.tenant) end
 
@@ -164,7 +242,7 @@ local function undispatch(r)
     redis.call('LREM', B .. 'park:' .. slot, -1, r.id)
     return
   end
-  redis.call('ZREM', B .. 'q:' .. LISTS[r.list], r.id)
+  gather('ZREM', B .. 'q:' .. LISTS[r.list], r.id)
   if LIMIT == 0 then return end
   if redis.call('HINCRBY', B .. 'gate', slot, -1) >= LIMIT then return end
   local waiting = redis.call('LPOP', B .. 'park:' .. slot)
@@ -181,7 +259,7 @@ end
 
 -- Forget whom the task ran at and what would have woken it.
 local function detach(r)
-  if r.state == S_RUNNING then redis.call('SREM', B .. 'r:' .. trim(r.worker), r.id) end
+  if r.state == S_RUNNING then gather('SREM', B .. 'r:' .. trim(r.worker), r.id) end
   undispatch(r)
   if r.next_attempt_at > 0 then redis.call('ZREM', B .. 'due', 'w:' .. r.id) end
 end
@@ -192,6 +270,11 @@ local function bury(r)
   r.ttl = math.max(r.ttl, DEAD_LETTER_MS)
   redis.call('ZADD', letters, now, r.id)
   redis.call('ZREMRANGEBYRANK', letters, 0, -10001)
+end
+
+local function has_key(r)
+  local first = string.byte(r.idempotency)
+  return first ~= 32 and first ~= 0
 end
 
 -- Enter a terminal state. `outcome` closes the running attempt.
@@ -209,15 +292,25 @@ local function conclude(r, state, reason, outcome, err, progress, usage, output)
     redis.call('SET', B .. 'o:' .. r.id, output, 'PX', r.ttl)
     output = 'null'
   end
-  write_end(r, was_running and entry_of(r, outcome, err) or '', progress, err, usage, output)
-  save(r)
-  redis.call('PEXPIRE', key_of(r.id), r.ttl)
-  if r.stream == 1 then redis.call('PEXPIRE', B .. 'e:' .. r.id, r.ttl) end
-  if r.log_bytes > 0 then redis.call('PEXPIRE', B .. 'l:' .. r.id, r.ttl) end
-  if trim(r.idempotency) ~= '' then
-    redis.call('PEXPIRE', B .. 'k:' .. trim(r.tenant) .. ':' .. r.idempotency, r.ttl)
+  local at, ttl = r.attempts_end, string.format('%d', r.ttl)
+  local text = end_of(r, was_running and entry_of(r, outcome, err) or '', progress, err, usage, output)
+  if r.whole then
+    -- All of it was read: it is written again as one value, which is cheaper than four changes.
+    local json, spaces = head(r)
+    redis.call('SET', key_of(r.id), packed(r) .. private_of(r) .. json .. spaces
+      .. string.sub(r.raw, r.json_at + HEAD + 1, at) .. text, 'PX', ttl)
+    r.whole = false
+  else
+    redis.call('SETRANGE', key_of(r.id), at, text)
+    save(r)
+    redis.call('PEXPIRE', key_of(r.id), ttl)
   end
-  emit(r, 'done', '{}')
+  if r.stream == 1 then redis.call('PEXPIRE', B .. 'e:' .. r.id, ttl) end
+  if r.log_bytes > 0 then redis.call('PEXPIRE', B .. 'l:' .. r.id, ttl) end
+  if has_key(r) then
+    redis.call('PEXPIRE', B .. 'k:' .. trim(r.tenant) .. ':' .. r.idempotency, ttl)
+  end
+  if is_watched(r.id) then emit(r, 'done', '{}') end
   feed(r)
 end
 
@@ -361,11 +454,19 @@ local function release(scope, most)
   return released
 end
 
+-- A lease that has run out may still be renewed; one that was given up (0) may not be used.
+local leases = {}
+local function has_lease(worker)
+  if leases[worker] == nil then
+    local lease = redis.call('ZSCORE', B .. 'workers', trim(worker))
+    leases[worker] = lease and tonumber(lease) ~= 0
+  end
+  return leases[worker]
+end
+
 -- Give a worker the right to run a task whose message it holds. Answers nil, or why not.
 local function start(r, worker, fence)
-  -- A lease that has run out may still be renewed; one that was given up (0) may not be used.
-  local lease = redis.call('ZSCORE', B .. 'workers', trim(worker))
-  if not lease or tonumber(lease) == 0 then return 'no_lease' end
+  if not has_lease(worker) then return 'no_lease' end
   if r.deadline > 0 and now >= r.deadline then
     conclude(r, NEXT[r.state].TIMEOUT, R_DEADLINE, '', DEADLINE, 'null', 'null', 'null')
     return 'expired'
@@ -384,16 +485,19 @@ local function start(r, worker, fence)
   if r.first_started_at == 0 then r.first_started_at = now end
   if r.dirty == 1 then write_end(r, '', 'null', 'null', 'null', 'null') end
   save(r)
-  redis.call('SADD', B .. 'r:' .. trim(worker), r.id)
+  gather('SADD', B .. 'r:' .. trim(worker), r.id)
   emit_state(r)
 end
 
 -- What a worker needs in order to run a task it has claimed.
 local function claimed(r)
-  local private = redis.call('GETRANGE', key_of(r.id), SIZE[r.schema], r.json_at - 1)
-  local inputs = ''
-  if r.inputs_len > 0 then
-    inputs = redis.call('GETRANGE', key_of(r.id), r.inputs_at, r.inputs_at + r.inputs_len - 1)
+  local private = private_of(r)
+    or redis.call('GETRANGE', key_of(r.id), SIZE[r.schema], r.json_at - 1)
+  local inputs, last = '', r.inputs_at + r.inputs_len - 1
+  if #r.raw > last then
+    inputs = string.sub(r.raw, r.inputs_at + 1, last + 1)
+  elseif r.inputs_len > 0 then
+    inputs = redis.call('GETRANGE', key_of(r.id), r.inputs_at, last)
   end
   return {'run', r.version, r.attempt, r.spent, r.losses, r.deaths, r.queued_at, r.started_at,
     r.first_started_at, r.deadline, r.timeout, r.created_at, trim(r.tenant), private, inputs, r.list}
@@ -404,8 +508,8 @@ local function accept(id, tenant, list, private, tail, inputs_at, inputs_len, de
     timeout, ttl, max_dispatches, idempotency, fingerprint)
   local known = read(id)
   if known then return {'ok', known.version, known.created_at} end
-  local replay_key = B .. 'k:' .. trim(tenant) .. ':' .. idempotency
-  if trim(idempotency) ~= '' then
+  local replay_key = string.byte(idempotency) ~= 32 and B .. 'k:' .. trim(tenant) .. ':' .. idempotency
+  if replay_key then
     local earlier = redis.call('GET', replay_key)
     if earlier then
       local first, print_of_first = string.match(earlier, '^(%S+) (%S+)$')
@@ -438,9 +542,11 @@ local function accept(id, tenant, list, private, tail, inputs_at, inputs_len, de
   else
     dispatch(r)
   end
-  redis.call('SET', key_of(id), packed(r) .. private .. head(r) .. tail .. '"attempts":[' .. open_end)
-  redis.call('ZADD', B .. 'x:' .. trim(tenant), now, id)
-  if trim(idempotency) ~= '' then redis.call('SET', replay_key, id .. ' ' .. fingerprint) end
+  local json, spaces = head(r)
+  redis.call('SET', key_of(id), packed(r) .. private .. json .. spaces .. tail .. '"attempts":['
+    .. open_end)
+  gather('ZADD', B .. 'x:' .. trim(tenant), id, now_text)
+  if replay_key then redis.call('SET', replay_key, id .. ' ' .. fingerprint) end
   if deadline > 0 then redis.call('ZADD', B .. 'due', deadline, 'd:' .. id) end
   emit_state(r)
   return {'ok', 1, now}

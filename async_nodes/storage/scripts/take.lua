@@ -9,9 +9,8 @@ local taken = {}
 
 local function fence_of(number) return nonce .. string.format('%04d', number) end
 
-local function take(message)
-  local id = string.match(message, '"id": ?"(t_%w+)"')
-  local dispatched = tonumber(string.match(message, '"an_dispatch": ?(%d+)') or '-1')
+local function take(message, list)
+  local id, dispatched = addressed(message, list)
   local r = id and read(id)
   if not r or not NEXT[r.state].START or r.queued == 0 or r.queued == 3 or r.dispatch ~= dispatched then
     return
@@ -33,14 +32,14 @@ if again == '1' then
 end
 
 -- Without a lease nothing may be popped: the messages wait for a worker that has one.
-local lease = redis.call('ZSCORE', B .. 'workers', trim(worker))
-if not lease or tonumber(lease) == 0 then
-  local r = first ~= '' and read(string.match(first, '"id": ?"(t_%w+)"') or '')
+if not has_lease(worker) then
+  local r = first ~= '' and read(addressed(first) or '')
   if r then redis.call('RPUSH', QUEUE[r.list], first) end
   return {{'', '', 'no_lease'}}
 end
 
-if first ~= '' then take(first) end
+if LIMIT == 0 then gathered = {} end -- a gate puts messages into the lists that are popped here
+if first ~= '' then pcall(take, first) end
 
 -- A pass over the lists gives each its share, 6 : 3 : 1, and a second one whatever is left: the
 -- urgent come first and nobody starves.
@@ -53,14 +52,17 @@ for pass = 1, 2 do
       wanted = math.min(wanted, math.ceil(most * (share[position - 5] or 1) / 10))
     end
     -- Messages that lead nowhere are dropped on the way; a bound keeps the script short.
+    local list = tonumber(ARGV[position])
     while wanted > 0 and popped < 2 * most + 20 do
-      local message = redis.call('RPOP', QUEUE[tonumber(ARGV[position])])
-      if not message then break end
-      popped = popped + 1
+      local messages = redis.call('RPOP', QUEUE[list], wanted)
+      if not messages then break end
+      popped = popped + #messages
       local before = #taken
-      take(message)
-      if #taken > before then wanted = wanted - 1 end
+      -- One that cannot be read must not take the others with it: it was popped with them.
+      for _, message in ipairs(messages) do pcall(take, message, list) end
+      wanted = wanted - (#taken - before)
     end
   end
 end
+if gathered then write_gathered() end
 return taken
