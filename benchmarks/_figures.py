@@ -14,7 +14,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
 
-from benchmarks import _chart
+from benchmarks import _chart, _plots
 from benchmarks._options import Options
 from benchmarks._processes import ROOT, redis_program
 
@@ -113,7 +113,7 @@ def draw(path: Path | None, name: str, figures: Mapping[str, Any]) -> None:
     """Draw figures as SVG, if a file is named."""
     if path is None:
         return
-    drawn = _chart.of(name, figures)
+    drawn = _chart.draw(_plots.chart_of(name, figures))
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(drawn, encoding="utf-8")
     say(f"chart written to {path}")

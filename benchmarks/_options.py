@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import difflib
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
@@ -84,6 +85,29 @@ def bare_parser(about: str | None) -> argparse.ArgumentParser:
     made.add_argument("--json", type=Path, metavar="FILE", help="write all figures to this file")
     made.add_argument("--plot", type=Path, metavar="FILE.svg", help="draw a chart")
     return made
+
+
+def sides_of(
+    made: argparse.ArgumentParser, names: Sequence[str], *, default: Sequence[str]
+) -> None:
+    """Let some of these sides be chosen."""
+
+    def chosen(text: str) -> tuple[str, ...]:
+        wanted = tuple(names) if text == "all" else tuple(text.split(","))
+        for name in wanted:
+            if name not in names:
+                near = difflib.get_close_matches(name, names, n=1)
+                hint = f"; did you mean {near[0]}?" if near else ""
+                raise argparse.ArgumentTypeError(f"there is no side {name!r}{hint}")
+        return tuple(dict.fromkeys(wanted))
+
+    made.add_argument(
+        "--sides",
+        type=chosen,
+        default=tuple(default),
+        metavar="A,B",
+        help=f"all, or some of {', '.join(names)} (default: {', '.join(default)})",
+    )
 
 
 def positive(text: str) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import signal
@@ -88,6 +89,14 @@ class Processes:
         for name, process in self._running:
             if process.poll() is not None:
                 raise BenchmarkError(f"{name} ended: {process.returncode}{self._tail(name)}")
+
+    def kill(self, process: subprocess.Popen[bytes]) -> None:
+        """End a process and its descendants by SIGKILL, at once, and own it no more."""
+        for pid in reversed(_family(process.pid)):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        process.wait()
+        self._running = [each for each in self._running if each[1] is not process]
 
     def stop(self) -> None:
         """End every process, the last started first: SIGTERM, and SIGKILL for who stays."""

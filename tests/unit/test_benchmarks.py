@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import argparse
+import io
 import os
 import re
 import socket
@@ -8,14 +10,20 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree as ET
 
 import pytest
 
-from benchmarks import _chart, _figures, _processes, life
+from benchmarks import _chart, _figures, _plots, _processes, kill, life
+from benchmarks._environments import NotInstalledError, python_of
+from benchmarks._libraries import LIBRARIES
 from benchmarks._load import live, parse, read
+from benchmarks._options import sides_of
 from benchmarks._processes import BenchmarkError, cpu_seconds, processes
+from benchmarks._progress import Progress
 from benchmarks._sides import BASELINE, BASELINE_DIALECT, OURS, OURS_DIALECT, PARTS, Dialect, Side
 
 pytestmark = pytest.mark.native  # the load comes from a process that is not patched
@@ -57,19 +65,140 @@ def test_the_ratio_compares_rounds_that_followed_each_other() -> None:
     """Baseline over ours, pair by pair: median, least and most."""
     (group,) = life.summary(rounds())
 
-    assert group["ratio"] == {"median": 4.0, "min": 2.0, "max": 5.0}
+    assert group["ratios"] == {BASELINE: {"median": 4.0, "min": 2.0, "max": 5.0}}
     assert group["sides"][OURS]["total"] == 100.0
-    assert "4.00 times less CPU (2.00 to 5.00)" in life.text([group])
+    assert "| 4.00 (2.00 to 5.00) |" in life.text([group])
 
 
 def test_the_chart_is_drawn_to_scale() -> None:
     """It is well-formed SVG whose bars have the widths of their figures."""
-    chart = _chart.bars(life.summary(rounds()), PARTS)
+    drawn = svg(_plots.chart_of("life", {"summary": life.summary(rounds())}))
 
-    drawn = ET.fromstring(chart).findall(".//{*}rect")  # noqa: S314 - drawn here
-    widths = [float(each.attrib["width"]) for each in drawn][1 + len(PARTS) :]
+    bars = [each for each in drawn.findall(".//{*}rect") if each.attrib.get("height") == "18"]
+    widths = [float(each.attrib["width"]) for each in bars]
     ours, baseline = sum(widths[:3]), sum(widths[3:])
     assert baseline == pytest.approx(4 * ours, abs=1)
+    assert baseline == pytest.approx(_chart.SCALE, abs=1)
+
+
+def test_a_chart_says_how_many_times_more() -> None:
+    """The figure stands behind the bar, and its multiple of ours."""
+    drawn = svg(_plots.chart_of("life", {"summary": life.summary(rounds())}))
+
+    said = ["".join(each.itertext()) for each in drawn.findall(".//{*}text")]
+    assert {"100", "4004.0×"} <= set(said)
+
+
+@pytest.mark.parametrize(
+    ("name", "figures"),
+    [
+        ("kill", {"tasks": 200, "kills": [asdict(kill.Kill("arq", lost=7))]}),
+        ("instructions", {"build": "x", "instructions": {"a": 5}, "budgets": {}}),
+        ("first-token", {"summary": {"directly": {"p50": 1.0}, "async_nodes": {"p50": 2.0}}}),
+        ("batch", {"rounds": [], "summary": {"web": 1.0, "redis": 2.0, "rate": 3.0}}),
+        ("unheard-of", {"summary": [{"connections": 4, "sides": {"x": {"web": 1.0}}}]}),
+    ],
+)
+def test_every_benchmark_has_a_chart(name: str, figures: dict[str, Any]) -> None:
+    """Its figures are enough for one; one with sides and their parts needs nothing of its own."""
+    assert svg(_plots.chart_of(name, figures)).findall(".//{*}rect")
+
+
+def test_what_cannot_be_drawn_is_said() -> None:
+    """In a sentence, since the figures have been printed by then."""
+    with pytest.raises(BenchmarkError, match="no chart is known for it"):
+        _plots.chart_of("it", {"summary": 3})
+
+
+@pytest.mark.parametrize(
+    ("most", "step"), [(7.0, 1.0), (1.0, 0.2), (950.0, 200.0), (6200.0, 1000.0)]
+)
+def test_the_grid_is_round(most: float, step: float) -> None:
+    """Four to ten lines, at round figures."""
+    assert _chart.tick_step(most) == pytest.approx(step)
+
+
+def svg(chart: _chart.Chart) -> ET.Element:
+    """Return a chart as drawn."""
+    return ET.fromstring(_chart.draw(chart))  # noqa: S314 - drawn here
+
+
+# -- what was asked for ----------------------------------------------------------------------------
+
+
+def test_sides_are_chosen_by_name() -> None:
+    """In the order asked for, each once; ``all`` is all."""
+    made = argparse.ArgumentParser(exit_on_error=False)
+    sides_of(made, ("a", "b", "c"), default=("a",))
+
+    assert made.parse_args([]).sides == ("a",)
+    assert made.parse_args(["--sides", "c,a,c"]).sides == ("c", "a")
+    assert made.parse_args(["--sides", "all"]).sides == ("a", "b", "c")
+    with pytest.raises(argparse.ArgumentError, match="there is no side 'd'"):
+        made.parse_args(["--sides", "d"])
+
+
+def test_a_side_that_cannot_be_installed_stays_in_the_table() -> None:
+    """With the reason, where others have what they lack."""
+    said = life.differences((OURS, "ardiq"), {"ardiq": "it needs Python 3.12"}, [])
+
+    assert "| ardiq       | not tried" in said
+    assert "| it needs Python 3.12" in said
+
+
+def test_an_environment_needs_a_python_that_is_new_enough() -> None:
+    """None from the future is found."""
+    with pytest.raises(NotInstalledError, match=r"it needs Python 3\.99 or newer"):
+        python_of("ardiq", least=(3, 99))
+
+
+def test_every_library_is_pinned_with_hashes() -> None:
+    """Installed is what the file says and nothing else; and no file names a registry."""
+    for name, library in LIBRARIES.items():
+        if not library.own:
+            folder = Path(_processes.__file__).parent / "baselines" / library.package
+            wanted = (folder / "requirements.txt").read_text(encoding="utf-8")
+            pins = re.findall(r"^[a-z]\S*==\S+", wanted, re.MULTILINE)
+            assert pins, name
+            assert wanted.count(" --hash=sha256:") >= len(pins), name
+            assert "://" not in wanted, name
+            assert (folder / "README.md").exists(), name
+
+
+# -- progress --------------------------------------------------------------------------------------
+
+
+class Terminal(io.StringIO):
+    """Text that calls itself a terminal."""
+
+    def isatty(self) -> bool:
+        """Say yes."""
+        return True
+
+
+def test_progress_is_a_bar_on_a_terminal() -> None:
+    """One line that is drawn over, and nothing left of it at the end."""
+    to = Terminal()
+    shown = Progress(4, to)
+
+    shown.step("one")
+    shown.step("two")
+    shown.end()
+
+    assert "█" * 12 + "░" * 12 + " 2/4" in to.getvalue()
+    assert "\n" not in to.getvalue()
+    assert to.getvalue().endswith("\r\x1b[K")
+
+
+def test_progress_is_lines_elsewhere() -> None:
+    """A log has no use for a bar."""
+    to = io.StringIO()
+    shown = Progress(4, to)
+
+    shown.step("one")
+    shown.end()
+
+    assert to.getvalue() == "[1/4] one\n"
 
 
 # -- processes -------------------------------------------------------------------------------------

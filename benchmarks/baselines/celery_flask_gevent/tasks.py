@@ -7,6 +7,8 @@ from typing import Any, Final
 
 from celery import Celery
 
+from benchmarks.baselines import jobs
+
 REDIS: Final = os.environ["BASELINE_REDIS_URL"]
 """``redis://HOST:PORT``: broker in database 0, results in database 1."""
 
@@ -39,3 +41,9 @@ app.conf.update(
 def echo(**inputs: Any) -> dict[str, Any]:
     """Return the inputs as they are."""
     return inputs
+
+
+@app.task(name="nap")  # type: ignore[untyped-decorator]
+def nap(seconds: float, path: str, n: int) -> dict[str, Any]:
+    """Sleep, and note the number in a file: what a kill did to a task shows there."""
+    return jobs.nap(seconds=seconds, path=path, n=n)

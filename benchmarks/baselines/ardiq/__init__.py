@@ -1,0 +1,1 @@
+"""ArdiQ + Starlette + uvicorn on Redis."""

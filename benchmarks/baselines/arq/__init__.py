@@ -1,0 +1,1 @@
+"""arq + Starlette + uvicorn on Redis."""

@@ -1,0 +1,1 @@
+"""dramatiq + Flask + gevent on Redis."""

@@ -1,0 +1,1 @@
+"""huey + Flask + gevent on Redis."""

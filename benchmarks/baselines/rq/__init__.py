@@ -1,0 +1,1 @@
+"""rq + Flask + gevent on Redis."""

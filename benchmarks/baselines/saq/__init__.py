@@ -1,0 +1,1 @@
+"""saq + Starlette + uvicorn on Redis."""

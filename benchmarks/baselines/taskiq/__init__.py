@@ -1,0 +1,1 @@
+"""taskiq + Starlette + uvicorn on Redis."""
