@@ -19,7 +19,6 @@ from typing import Any, Final
 
 from gevent import Timeout, getcurrent
 from gevent.hub import get_hub
-from gevent.lock import BoundedSemaphore
 from gevent.socket import wait_read, wait_write
 
 from async_nodes.access.refusal import refuse
@@ -29,8 +28,9 @@ from async_nodes.telemetry import metrics
 HANDSHAKE_SECONDS: Final = 10.0
 """From the connection to the end of the handshake; a phone on a bad network needs 2 or 3."""
 
-MAX_HANDSHAKES: Final = 256
-"""Begun and not ended at once: each holds some 50 KiB. Further clients wait before they begin."""
+MAX_HANDSHAKES: Final = 1000
+"""Begun and not ended at once: each holds some 50 KiB. One more, and the oldest is given up, which
+had the most time of all: honest clients need a moment."""
 
 TURN_SECONDS: Final = 0.001
 """Computing for handshakes in one turn of the loop, and at least one step."""
@@ -53,9 +53,9 @@ class Handshakes:
     def __init__(self, tls: ServerTls, *, seconds: float = HANDSHAKE_SECONDS) -> None:
         self._tls = tls
         self._seconds = seconds
-        self._begun = BoundedSemaphore(MAX_HANDSHAKES)
         self._turns = Turns()
         self._silent: set[Any] = set()
+        self._begun: dict[Any, None] = {}  # the oldest first
 
     @contextmanager
     def secured(self, sock: Any) -> Iterator[Any]:
@@ -75,10 +75,9 @@ class Handshakes:
                 secured.close()
 
     def close_waiting(self) -> None:
-        """End the connections that have said nothing yet."""
-        for sock in tuple(self._silent):
-            with suppress(OSError):
-                sock.shutdown(socket.SHUT_RD)
+        """End the connections whose handshake has not ended, or not even begun."""
+        for sock in (*self._silent, *self._begun):
+            _cut(sock)
 
     def _shake(self, sock: Any) -> Any:
         first = self._first_byte(sock)
@@ -87,16 +86,20 @@ class Handshakes:
             if first is not None and chr(first) in "ABCDEFGHIJKLMNOPQRSTUVWXYZ":
                 refuse(sock, _PLAIN)
             return None
-        with self._begun:
-            self._turns.wait()
-            secured = self._tls.context.wrap_socket(
-                sock, server_side=True, do_handshake_on_connect=False
-            )
-            try:
-                self._finish(secured)
-            except BaseException:
-                secured.close()
-                raise
+        self._turns.wait(begun=False)
+        secured = self._tls.context.wrap_socket(
+            sock, server_side=True, do_handshake_on_connect=False
+        )
+        self._begun[secured] = None
+        if len(self._begun) > MAX_HANDSHAKES:
+            _cut(next(iter(self._begun)))
+        try:
+            self._finish(secured)
+        except BaseException:
+            secured.close()
+            raise
+        finally:
+            del self._begun[secured]
         _count("resumed" if secured.session_reused else "full")
         secured.settimeout(None)
         return secured
@@ -122,11 +125,13 @@ class Handshakes:
                 wait_write(secured.fileno())
             else:
                 return
-            self._turns.wait()
+            self._turns.wait(begun=True)
 
 
 class Turns:
-    """Let greenlets compute one after another, a little in each turn of the loop.
+    """Let handshakes compute one after another, a little in each turn of the loop.
+
+    Those that are under way go first, so that few are: in a storm the rest waits before it begins.
 
     Args:
         seconds: in one turn.
@@ -135,20 +140,26 @@ class Turns:
 
     def __init__(self, seconds: float = TURN_SECONDS) -> None:
         self._seconds = seconds
-        self._waiting: deque[Any] = deque()
+        self._first: deque[Any] = deque()
+        self._then: deque[Any] = deque()
         self._timer: Any = None
 
-    def wait(self) -> None:
-        """Wait until it is the calling greenlet's turn; it computes until it waits again."""
-        mine = getcurrent()
-        self._waiting.append(mine)
+    def wait(self, *, begun: bool) -> None:
+        """Wait until it is the calling greenlet's turn; it computes until it waits again.
+
+        Args:
+            begun: whether its handshake is under way.
+
+        """
+        mine, waiting = getcurrent(), self._first if begun else self._then
+        waiting.append(mine)
         if self._timer is None:
             self._arm()
         try:
             get_hub().switch()
         except BaseException:
             with suppress(ValueError):
-                self._waiting.remove(mine)
+                waiting.remove(mine)
             raise
 
     def _arm(self) -> None:
@@ -161,12 +172,19 @@ class Turns:
         self._timer.close()
         self._timer = None
         until = perf_counter() + self._seconds
-        while self._waiting:
-            self._waiting.popleft().switch()
+        while waiting := self._first or self._then:
+            waiting.popleft().switch()
             if perf_counter() >= until:
                 break
-        if self._waiting and self._timer is None:
+        if (self._first or self._then) and self._timer is None:
             self._arm()
+
+
+def _cut(sock: Any) -> None:
+    """End a connection on which a greenlet waits, which then notices and closes it."""
+    with suppress(OSError):
+        # Not that of a TLS socket, which would forget its state under the greenlet's feet.
+        socket.socket.shutdown(sock, socket.SHUT_RDWR)
 
 
 def say_goodbye(secured: Any) -> None:

@@ -201,12 +201,7 @@ def test_plain_http_is_told_so(served: TlsServer) -> None:
 
 def test_a_handshake_that_does_not_end_is_cut(served: TlsServer) -> None:
     """Whoever says nothing, or half of it, is gone after ten seconds and costs nobody anything."""
-    context = client()
-    hello, unused = ssl.MemoryBIO(), ssl.MemoryBIO()
-    with pytest.raises(ssl.SSLWantReadError):
-        context.wrap_bio(unused, hello, server_hostname="localhost").do_handshake()
-    said = hello.read()
-    began = time.monotonic()
+    context, said, began = client(), hello(), time.monotonic()
     slow = [served.plain() for _ in range(300)]
     for number, sock in enumerate(slow):
         sock.sendall((b"", said[:100], said)[number % 3])
@@ -219,14 +214,75 @@ def test_a_handshake_that_does_not_end_is_cut(served: TlsServer) -> None:
     assert statistics.median(times) < 0.5
     for sock in slow:
         sock.settimeout(15)
-        while True:  # the server's own part of the handshake, and the end
-            try:
-                if not sock.recv(65536):
-                    break
-            except ConnectionResetError:
-                break
+        assert rest(sock) is not None
         sock.close()
     assert 9 < time.monotonic() - began < 14
+
+
+LIMITED = """
+from gevent import monkey; monkey.patch_all()
+import sys
+from async_nodes.access import tls_handshake
+from async_nodes.cli.main import main
+tls_handshake.MAX_HANDSHAKES = 5
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+def test_of_too_many_handshakes_the_oldest_are_given_up(
+    one_server: RedisServer, certificate: Certificate, tmp_path: Path
+) -> None:
+    """Who began one and does not go on makes room, and honest clients get through at once."""
+    server = TlsServer(one_server.url, tmp_path / "log", **certificate.environ)
+    server.argv = [sys.executable, "-c", LIMITED, *server.argv[4:]]
+    server.start()
+    try:
+        begun = [half_shaken(server) for _ in range(8)]
+        for number, sock in enumerate(begun):
+            sock.settimeout(5.0 if number < 3 else 0.3)
+            if number < 3:
+                assert rest(sock) is not None, number
+            else:
+                assert rest(sock) is None, number
+        for _ in range(3):
+            with server.connect(client()) as sock:
+                assert get(sock)[0] == 200
+        began = time.monotonic()
+        assert server.stop() == 0
+        assert time.monotonic() - began < 3
+        for sock in begun:
+            sock.close()
+    finally:
+        server.stop(signal.SIGKILL)
+
+
+def half_shaken(server: TlsServer) -> socket.socket:
+    """Return a connection on which the server has answered and waits for the client."""
+    sock = server.plain()
+    sock.sendall(hello())
+    assert sock.recv(1, socket.MSG_PEEK)
+    return sock
+
+
+def hello() -> bytes:
+    """Return what a client says first."""
+    said, unheard = ssl.MemoryBIO(), ssl.MemoryBIO()
+    with pytest.raises(ssl.SSLWantReadError):
+        client().wrap_bio(unheard, said, server_hostname="localhost").do_handshake()
+    return said.read()
+
+
+def rest(sock: socket.socket) -> bytes | None:
+    """Return what comes until the end of a connection, None where that does not come."""
+    data = b""
+    try:
+        while piece := sock.recv(65536):
+            data += piece
+    except ConnectionResetError:
+        return data
+    except TimeoutError:
+        return None
+    return data
 
 
 def test_a_storm_leaves_room_for_others(served: TlsServer) -> None:
