@@ -7,27 +7,22 @@ from __future__ import annotations
 
 import importlib
 import sys
-from pathlib import Path
 
+from async_nodes.cli.verbs.bench import benchmarks, listing
 from benchmarks._options import run
-
-
-def names() -> list[str]:
-    """Return the benchmarks there are."""
-    found = [path.stem for path in Path(__file__).parent.glob("[!_]*.py")]
-    return sorted(name.replace("_", "-") for name in found)
+from benchmarks._processes import ROOT
 
 
 def main() -> int:
     """Run the benchmark that the first argument names; return the exit status."""
     if len(sys.argv) == 1:
-        print("\n".join(names()))
+        print(listing(ROOT))
         return 0
-    name = sys.argv.pop(1)
-    if name not in names():
-        print(f"there is no benchmark {name!r}; there are: {', '.join(names())}", file=sys.stderr)
+    name, known = sys.argv.pop(1), benchmarks(ROOT)
+    if name not in known:
+        print(f"there is no benchmark {name!r}; there are: {', '.join(known)}", file=sys.stderr)
         return 2
-    return run(importlib.import_module(f"benchmarks.{name.replace('-', '_')}").main)
+    return run(importlib.import_module(f"benchmarks.{known[name]}").main)
 
 
 if __name__ == "__main__":

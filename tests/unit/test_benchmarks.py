@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import argparse
 import io
+import json
 import os
 import re
 import socket
@@ -398,16 +399,21 @@ def test_reads_take_the_requests_in_turn() -> None:
 
 
 def test_the_benchmarks_are_listed() -> None:
-    """``python -m benchmarks`` lists what ``async-nodes bench`` offers."""
+    """``python -m benchmarks`` lists what ``async-nodes bench`` offers, with a line about each."""
     from async_nodes.cli.verbs.bench import benchmarks
 
     root = Path(_processes.__file__).parents[1]
     listed = subprocess.run(
         [sys.executable, "-m", "benchmarks"], cwd=root, capture_output=True, text=True, check=True
-    ).stdout.split()
+    ).stdout.splitlines()
 
-    assert listed == list(benchmarks(root))
-    assert {"batch", "first-token", "instructions", "life", "poll"} <= set(listed)
+    assert [line.split()[0] for line in listed] == list(benchmarks(root))
+    assert {"batch", "first-token", "instructions", "kill", "life", "poll"} <= benchmarks(
+        root
+    ).keys()
+    assert all(len(line.split()) > 3 for line in listed)
+    chinese = json.loads((root / "benchmarks" / "chinese.json").read_text(encoding="utf-8"))
+    assert benchmarks(root).keys() <= chinese.keys()
 
 
 def test_an_unknown_benchmark_is_named() -> None:

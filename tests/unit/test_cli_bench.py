@@ -19,7 +19,8 @@ raise SystemExit(3)
 def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "benchmarks"
     (folder / "whole").mkdir(parents=True)
-    (folder / "whole" / "__main__.py").touch()
+    (folder / "whole" / "__main__.py").write_text('"""Everything.\n\nAnd more."""\n')
+    (folder / "chinese.json").write_text('{"whole": "全部。"}', encoding="utf-8")
     (folder / "first_token.py").write_text(SOURCE)
     (folder / "_shared.py").touch()
     monkeypatch.setattr(bench, "checkout", lambda _part: tmp_path)
@@ -28,9 +29,18 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_benchmarks_are_listed(checkout: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Without a name the benchmarks of the checkout are listed, helpers are not."""
+    """Without a name those of the checkout are listed with a line each, helpers are not."""
     assert main(["bench"]) == 0
-    assert capsys.readouterr().out.split() == ["first-token", "whole"]
+    assert capsys.readouterr().out.splitlines() == ["first-token", "whole        Everything."]
+
+
+def test_the_list_is_in_the_language_of_the_user(
+    checkout: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Chinese where there is a Chinese line, English where there is none."""
+    monkeypatch.setattr(bench, "tr", lambda _english, chinese: chinese)
+
+    assert bench.listing(checkout).splitlines() == ["first-token", "whole        全部。"]
 
 
 def test_an_unknown_benchmark_is_refused(
@@ -52,3 +62,13 @@ def test_a_benchmark_gets_its_options_and_its_status_counts(checkout: Path) -> N
         "--rounds",
         "2",
     ]
+
+
+def test_a_benchmark_has_a_help_of_its_own(
+    checkout: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """What follows its name is the benchmark's own, --help too."""
+    (checkout / "benchmarks" / "first_token.py").write_text("import sys; print(sys.argv[1:])")
+
+    assert main(["bench", "first-token", "--help"]) == 0
+    assert capfd.readouterr().out == "['--help']\n"

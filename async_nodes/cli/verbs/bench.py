@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import difflib
+import json
 import os
 import subprocess
 import sys
@@ -16,8 +18,13 @@ from async_nodes.cli.language import tr
 
 
 @click.command(
-    help=tr("Run a benchmark of the checkout.", "运行源码目录中的基准测试。"),
-    context_settings={"ignore_unknown_options": True, "allow_interspersed_args": True},
+    help=tr(
+        "Run a benchmark of the checkout; without a name, list them. What follows the name goes to"
+        " the benchmark: `bench NAME --help` says what it takes.",
+        "运行源码目录中的基准测试;不带名称时列出全部。名称之后的参数交给该测试:"
+        "`bench NAME --help` 查看其选项。",
+    ),
+    context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
 )
 @click.argument("name", required=False)
 @click.option(
@@ -32,7 +39,7 @@ def command(name: str | None, report: Path | None, arguments: tuple[str, ...]) -
     root = checkout("benchmarks")
     known = benchmarks(root)
     if name is None:
-        click.echo("\n".join(known))
+        click.echo(listing(root))
         return 0
     if name not in known:
         near = difflib.get_close_matches(name, known, n=1)
@@ -46,6 +53,35 @@ def command(name: str | None, report: Path | None, arguments: tuple[str, ...]) -
     # The checkout is put on the path instead of gone to, so that files are where they are named.
     path = os.pathsep.join(filter(None, (str(root), os.environ.get("PYTHONPATH"))))
     return subprocess.call(argv, env={**os.environ, "PYTHONPATH": path})
+
+
+def listing(root: Path) -> str:
+    """Return the benchmarks of a checkout with a line about each, in the user's language."""
+    known = benchmarks(root)
+    wide = max(map(len, known), default=0)
+    chinese = _chinese(root)
+    lines = []
+    for name, module in known.items():
+        about = _about(root / "benchmarks", module)
+        lines.append(f"{name:{wide}}  {tr(about, chinese.get(name, about))}".rstrip())
+    return "\n".join(lines)
+
+
+def _about(folder: Path, module: str) -> str:
+    """Return the first line that a benchmark says of itself; it is read, not imported."""
+    path = folder / f"{module}.py"
+    path = path if path.exists() else folder / module / "__main__.py"
+    said = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+    return said.partition("\n")[0]
+
+
+def _chinese(root: Path) -> dict[str, str]:
+    try:
+        text = (root / "benchmarks" / "chinese.json").read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return {}
+    found: dict[str, str] = json.loads(text)
+    return found
 
 
 def benchmarks(root: Path) -> dict[str, str]:
