@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from dify_plugin import Endpoint
+from node_client import kept
 from node_client.parameters import TASK_ID
 from werkzeug import Request, Response
 
@@ -18,10 +19,8 @@ class Delivered(Endpoint):
         self, r: Request, values: Mapping[str, Any], settings: Mapping[str, Any]
     ) -> Response:
         task_id = str(values.get("task_id") or "")
-        found = b""
-        if TASK_ID.fullmatch(task_id) and self.session.storage.exist(task_id):
-            found = self.session.storage.get(task_id)
-        if found:
+        known = TASK_ID.fullmatch(task_id)
+        if known and (found := kept.find(self.session.storage, task_id)):
             return Response(found, 200, content_type="application/json")
         said = json.dumps({"message": "nothing was delivered about this task"})
         return Response(said, 404, content_type="application/json")

@@ -36,6 +36,7 @@ PAGE = 200
 LAST = 597.0
 """Seconds from its begin in which a call must have said all: Dify's daemon ends it after 600."""
 
+MARKUP = re.compile(r"<(style|script).*?</\1>|<[^>]*>", re.DOTALL | re.IGNORECASE)
 PLAIN = re.compile(r"[!-~]+", re.ASCII)
 KEY = re.compile(r"[!-~]{1,255}", re.ASCII)
 """What a header takes as it is, and the service as an idempotency key."""
@@ -61,7 +62,7 @@ class Service:
         self._base = base_url(str(credentials.get("base_url") or ""))
         key = str(credentials.get("api_key") or "").strip()
         if key and not PLAIN.fullmatch(key):
-            message = "the API key holds spaces, line breaks or letters that no key has: copy it anew"
+            message = "the API key holds spaces or letters that no key has: copy it anew"
             raise AsyncNodesInvalidInput(message)
         self._headers = {"Authorization": f"Bearer {key}"} if key else {}
         self._patience = patience
@@ -224,7 +225,8 @@ def _written(body: dict[str, Any]) -> bytes:
         text = json.dumps(body, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
         return text.encode()
     except UnicodeEncodeError as error:
-        message = f"the inputs hold half a character, {error.object[error.start]!r}, which is no text"
+        half = error.object[error.start]
+        message = f"the inputs hold {half!r}, half a character, which is no text"
         raise AsyncNodesInvalidInput(message) from None
     except (TypeError, ValueError, RecursionError) as error:
         raise AsyncNodesInvalidInput(f"the inputs are no JSON: {error}") from None
@@ -268,9 +270,7 @@ def _error(answer: httpx.Response) -> AsyncNodesError:
 
 def _plain(page: str) -> str:
     """Return the words of an answer that may be a page of a proxy."""
-    return " ".join(re.sub(r"<(style|script).*?</\1>|<[^>]*>", " ", page[:5000], flags=re.S).split())[
-        :200
-    ]
+    return " ".join(MARKUP.sub(" ", page[:5000]).split())[:200]
 
 
 def _class_of(status: int) -> type[AsyncNodesError]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import hashlib
 import hmac
 from collections.abc import Mapping
 
 TOLERANCE = 300
 """Seconds that sender's and receiver's clocks may differ, the sample time of the standard."""
+
+LEAST_SECRET = 16
 
 
 class Refused(Exception):
@@ -30,9 +31,11 @@ def verified(headers: Mapping[str, str], body: bytes, secret: str, now: float) -
 
     """
     try:
-        key = base64.b64decode(secret.removeprefix("whsec_"), validate=True)
-    except binascii.Error:
+        key = base64.b64decode(secret.strip().removeprefix("whsec_"), validate=True)
+    except ValueError:
         raise Refused("the signing secret of this endpoint is no Base64") from None
+    if len(key) < LEAST_SECRET:  # an empty one would let everybody sign
+        raise Refused(f"the signing secret of this endpoint has less than {LEAST_SECRET} bytes")
     message, moment = headers.get("webhook-id", ""), headers.get("webhook-timestamp", "")
     if not message or not moment.isascii() or not moment.isdigit():
         raise Refused("webhook-id or webhook-timestamp is missing")

@@ -13,6 +13,7 @@ from gevent.pool import Pool
 from node_client import batch, outcome
 from node_client.choices import node_options
 from node_client.errors import (
+    AsyncNodesNotFound,
     AsyncNodesOverloaded,
     AsyncNodesTaskFailed,
     AsyncNodesTimeout,
@@ -92,11 +93,18 @@ class RunBatch(Tool):
             message = f"{len(waiting)} of {len(records)} tasks need longer than {how.seconds:g} s"
             raise AsyncNodesTimeout(message)
         if how.on_timeout == "cancel":
-            for name, job in [(name, CANCELS.spawn(service.cancel, name, 0)) for name in waiting]:
-                records[name] = job.get()
+            cancelled = CANCELS.map(lambda name: _cancelled(service, name), waiting)
+            records.update(zip(waiting, cancelled, strict=True))
 
     def _fetch_parameter_options(self, parameter: str) -> list[ParameterOption]:
         return node_options(self.runtime.credentials) if parameter == "node" else []
+
+
+def _cancelled(service: Service, task_id: str) -> dict[str, Any]:
+    try:
+        return service.cancel(task_id, wait=0)
+    except AsyncNodesNotFound:
+        return batch.gone(task_id)
 
 
 def _results(
@@ -109,7 +117,10 @@ def _results(
         if not answer.get("task_id"):
             results.append(batch.refused(answer))
             continue
-        record = result_within(service, records[answer["task_id"]], room)
+        try:
+            record = result_within(service, records[answer["task_id"]], room)
+        except AsyncNodesNotFound:
+            record = batch.gone(answer["task_id"])
         room = max(0, room - int(record.get("output_bytes") or 0))
         results.append(batch.result_of(record))
     return results
