@@ -13,8 +13,9 @@ from typing import Any, Final
 from async_nodes.access import problems
 from async_nodes.core.errors import AsyncNodesError
 
-MAX_DRAINED: Final = 2 << 20
-"""Bytes of a refused body that are read so that the client gets to see the refusal."""
+MAX_DRAINED: Final = 32 << 20
+"""Bytes of a refused body that are read so that the client gets to see the refusal: most clients
+send all of it before they look at the answer."""
 
 DRAIN_SECONDS: Final = 2.0
 
