@@ -20,6 +20,7 @@ from typing import Any
 
 import pytest
 
+from async_nodes.access.listener import bind
 from tests.acceptance.stack import Stack, free_port
 from tests.faults.load import measured
 from tests.faults.web_clients import Crowd, check_once, pieces
@@ -233,9 +234,9 @@ def test_nobody_outlives_a_killed_keeper(several: Callable[..., Stack]) -> None:
     pids = ready(stack).values()
     stack["web"].send(signal.SIGKILL)
     stack.until(lambda: not any(alive(pid) for pid in pids), "a web process lives on", 10)
-    with socket.socket() as again:
-        again.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        again.bind(("127.0.0.1", stack.client.port))
+    again = bind("127.0.0.1", stack.client.port)
+    assert again.getsockname()[1] == stack.client.port
+    again.close()
 
 
 def test_a_taken_port_is_refused(several: Callable[..., Stack]) -> None:
