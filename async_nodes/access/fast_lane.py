@@ -26,11 +26,15 @@ from async_nodes.dispatch.submit import links_of
 from async_nodes.settings import Settings
 from async_nodes.storage.redis_errors import StoreUnavailable
 from async_nodes.telemetry import metrics
+from async_nodes.telemetry.tallies import Counts
 
-_REQUEST = re.compile(
-    rb"(?:GET /v1/tasks/(t_[0-9A-HJKMNP-TV-Z]{26})|POST /v1/tasks) HTTP/1\.1\r\n"
-    rb"((?:[!-~][ -~]*+\r\n)++)\r\n"
-)
+_TASK: Final = b"GET /v1/tasks/"
+_TASKS: Final = b"POST /v1/tasks HTTP/1.1\r\n"
+_VERSION_LINE: Final = b" HTTP/1.1\r\n"
+_ID = re.compile(rb"t_[0-9A-HJKMNP-TV-Z]{26}")
+_ID_AT, _ID_END = len(_TASK), len(_TASK) + 28
+_READ_LINES, _SUBMIT_LINES = _ID_END + len(_VERSION_LINE), len(_TASKS)
+_END: Final = b"\r\n\r\n"
 
 # In the order in which Flask and gevent write them; `Date` is the server's to add.
 _NAMES: Final = "X-Request-ID: %s\r\ntraceparent: %s\r\nX-Content-Type-Options: nosniff\r\n"
@@ -68,22 +72,25 @@ class FastLane:
             app has to report.
 
         """
-        found = _REQUEST.match(reader.peek())
-        if found is None:
+        data = reader.peek()
+        end = data.find(_END) + 4
+        if data.startswith(_TASKS):
+            head, task_id = self._heads.of_submit(data[_SUBMIT_LINES : end - 2]), ""
+        elif data.startswith(_TASK) and data[_ID_END:_READ_LINES] == _VERSION_LINE:
+            asked = data[_ID_AT:_ID_END]
+            if _ID.fullmatch(asked) is None:
+                return None
+            head, task_id = self._heads.of_read(data[_READ_LINES : end - 2]), asked.decode("ascii")
+        else:
             return None
-        started = perf_counter()
-        task_id, lines = found.groups()
-        head = self._heads.of_read(lines) if task_id else self._heads.of_submit(lines)
-        if head is None:
+        if head is None:  # of an end that is not there, too: no head has so few lines
             return None
         try:
             services = self._provider()
         except StoreUnavailable:
             return None
-        request = _Request(head, reader, found.end(), started)
-        if task_id:
-            return request.read(services, task_id.decode("ascii"))
-        return request.submit(services)
+        request = _Request(head, reader, end)
+        return request.read(services, task_id) if task_id else request.submit(services)
 
 
 class _Request:
@@ -91,11 +98,11 @@ class _Request:
 
     __slots__ = ("_head", "_reader", "_request_id", "_size", "_started", "_traceparent")
 
-    def __init__(self, head: Head, reader: Reader, size: int, started: float) -> None:
+    def __init__(self, head: Head, reader: Reader, size: int) -> None:
         self._head = head
         self._reader = reader
         self._size = size
-        self._started = started
+        self._started = perf_counter()
         made = os.urandom(32).hex()
         self._request_id = head.request_id or made[:16]
         self._traceparent = head.traceparent or f"00-{made[16:48]}-{made[48:]}-00"
@@ -151,7 +158,7 @@ class _Request:
     def _count(
         self,
         path: str,
-        counter: metrics.Children,
+        counter: Counts,
         outcome: str,
         route: tuple[str, str],
         status: str,

@@ -38,6 +38,7 @@ from async_nodes.core.errors import AsyncNodesError
 from async_nodes.core.states import NodeState
 from async_nodes.storage.layout import Document
 from async_nodes.telemetry import metrics
+from async_nodes.telemetry.tallies import Counts
 
 
 def blueprint(provider: Provider) -> Blueprint:
@@ -70,7 +71,7 @@ def blueprint(provider: Provider) -> Blueprint:
 class _counted:  # noqa: N801 - reads as the statement it is
     """Count a request once, by the outcome its route names or by the error that ended it."""
 
-    def __init__(self, counter: metrics.Children) -> None:
+    def __init__(self, counter: Counts) -> None:
         self._counter = counter
         self.outcome = "ok"
 

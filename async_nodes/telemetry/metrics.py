@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, Final
+from typing import Final
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client import CollectorRegistry, Gauge, generate_latest
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from async_nodes.telemetry.tallies import Counts, Histograms
 from async_nodes.version import __version__
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
@@ -30,52 +31,29 @@ _build = Gauge(
 )
 _build.labels(__version__, platform.python_version()).set(1)
 
-_requests = Histogram(
+request_duration: Final = Histograms(
     "async_nodes_http_request_duration_seconds",
     "Time from a request to the start of its answer; a wait that was asked for is part of it.",
     ("route", "method", "status"),
-    buckets=BUCKETS,
-    registry=REGISTRY,
+    bounds=BUCKETS,
 )
-_submits = Counter(
+submits: Final = Counts(
     "async_nodes_submits_total",
     "Requests to submit a task, by what became of them.",
     ("outcome",),
-    registry=REGISTRY,
 )
-_polls = Counter(
+polls: Final = Counts(
     "async_nodes_polls_total",
     "Requests to read a task, by what became of them.",
     ("outcome",),
-    registry=REGISTRY,
 )
-_handshakes = Counter(
+handshakes: Final = Counts(
     "async_nodes_tls_handshakes_total",
     "Connections to the TLS port, by what became of their handshake.",
     ("outcome",),
-    registry=REGISTRY,
 )
-
-
-class Children:
-    """Keep a metric's children at hand: finding one in the library costs more than its use."""
-
-    def __init__(self, metric: Any) -> None:
-        self._metric = metric
-        self._children: dict[tuple[str, ...], Any] = {}
-
-    def __call__(self, *labels: str) -> Any:
-        """Return the child of these label values."""
-        child = self._children.get(labels)
-        if child is None:
-            child = self._children[labels] = self._metric.labels(*labels)
-        return child
-
-
-request_duration: Final = Children(_requests)
-submits: Final = Children(_submits)
-polls: Final = Children(_polls)
-handshakes: Final = Children(_handshakes)
+for _each in (request_duration, submits, polls, handshakes):
+    REGISTRY.register(_each)
 
 
 class StoreCollector(Collector):
