@@ -22,7 +22,7 @@ from gevent.hub import get_hub
 from gevent.pywsgi import Input, WSGIHandler, WSGIServer, format_date_time
 
 from async_nodes.access.lane_handover import Handover
-from async_nodes.access.lane_reader import Reader
+from async_nodes.access.lane_reader import Reader, Rest
 from async_nodes.access.neighbours import Neighbours
 from async_nodes.access.refusal import DRAIN_SECONDS, MAX_DRAINED, refuse
 from async_nodes.access.tls_handshake import Handshakes, say_goodbye
@@ -126,6 +126,7 @@ class Handler(WSGIHandler):
     rfile: Any
     wsgi_input: Any
     _handover: Handover | None = None
+    _rest: Rest | None = None
 
     def __init__(self, sock: Any, address: Any, server: Server) -> None:
         if sock.family in (socket.AF_INET, socket.AF_INET6):
@@ -133,6 +134,17 @@ class Handler(WSGIHandler):
         super().__init__(sock, address, server)
         if server.lane is not None:
             self.rfile = Reader(sock)
+            if server.is_plain:
+                self._rest = Rest(sock)
+                sock.settimeout(STALL_SECONDS)
+
+    def handle(self) -> None:
+        """Serve until the connection ends."""
+        try:
+            super().handle()
+        finally:
+            if self._rest is not None:
+                self._rest.close()
 
     def MessageClass(self, *args: Any) -> Any:  # noqa: N802 - pywsgi's name
         """Read the headers within the bound."""
@@ -153,34 +165,46 @@ class Handler(WSGIHandler):
         self.socket.settimeout(STALL_SECONDS)
         return line
 
-    def _rest(self) -> None:
+    def _wait(self) -> None:
         """Wait for the first bytes of a request; this is where most connections are idle.
 
         The server's sweep ends what rests too long: a timer for each request would cost more.
         """
         self.server.idle[self] = monotonic()
         try:
-            self.socket.settimeout(None)
-            self.rfile.peek()
+            if self._rest is not None:
+                self._rest.wait()
+            else:
+                self.socket.settimeout(None)
+                self.rfile.peek()
         finally:
             del self.server.idle[self]
-        self.socket.settimeout(STALL_SECONDS)
+        if self._rest is None:
+            self.socket.settimeout(STALL_SECONDS)
 
     def handle_one_request(self) -> Any:
-        """Serve one request; what never reaches the app is refused with a problem, too."""
+        """Serve one request, and those before it that the lane answers.
+
+        What never reaches the app is refused with a problem, too.
+        """
         lane = self.server.lane
         if lane is not None:
-            if self.rfile.empty:
-                self._rest()
-            answer = None if self.server.stopping else lane(self.rfile)
-            if isinstance(answer, Answer):
-                return self._send(answer)
+            answer = self._next(lane)
+            while isinstance(answer, Answer):
+                if not self._send(answer):
+                    return None
+                answer = self._next(lane)
             self._handover = answer
         result = super().handle_one_request()
         if isinstance(result, tuple):
             self._refuse(result[0])
             return None
         return None if self.server.stopping else result
+
+    def _next(self, lane: Lane) -> Answer | Handover | None:
+        if self.rfile.empty:
+            self._wait()
+        return None if self.server.stopping else lane(self.rfile)
 
     def _refuse(self, why: str) -> None:
         """Answer what is not HTTP, and log one line."""
@@ -212,8 +236,8 @@ class Handler(WSGIHandler):
         if getattr(self.wsgi_input, "spoilt", True):
             self.close_connection = True
 
-    def _send(self, answer: Answer) -> bool | None:
-        """Send an answer of the lane as one packet; return None when the connection ends there."""
+    def _send(self, answer: Answer) -> bool:
+        """Send an answer of the lane as one packet; false when the connection ends there."""
         stopping = self.server.stopping
         last = b"Connection: close\r\n" if stopping else b""
         pieces = [answer.head.encode("ascii"), last, date_line(), b"\r\n", answer.body]
@@ -228,8 +252,8 @@ class Handler(WSGIHandler):
                 self.socket.sendall(rest)
         except OSError as error:
             log.debug("A client left: %s", error, extra={"action": "client_left"})
-            return None
-        return None if stopping else True
+            return False
+        return not stopping
 
     def _write_with_headers(self, data: bytes) -> None:
         """Send the head and a short body as one packet."""
@@ -287,6 +311,7 @@ class Server(WSGIServer):
         options: gevent's.
 
     Attributes:
+        is_plain: whether connections are without TLS.
         companion: another server of this process, which ends when this one begins to.
 
     """
@@ -314,6 +339,7 @@ class Server(WSGIServer):
         self._sweeper: Any = None
         self._neighbours = neighbours
         self._tls = tls
+        self.is_plain = tls is None
         self.companion: WSGIServer | None = None
 
     @property

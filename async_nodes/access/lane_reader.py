@@ -8,6 +8,11 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from gevent.exceptions import InvalidSwitchError
+from gevent.hub import get_hub
+from greenlet import getcurrent
+
+_READABLE: Final = 1
 _PIECE: Final = 16 << 10
 _MOST: Final = 64 << 10
 """Bytes asked of the socket at a time: a piece, or up to this when more is known to come."""
@@ -124,3 +129,50 @@ class Reader:
     def _raise_failure(self) -> None:
         if self._failure is not None:
             raise OSError(*self._failure)
+
+
+class Rest:
+    """Wait until something can be read, once for each request of a connection.
+
+    gevent's own way is to try, fail, and make a watcher's start, stop and messenger for each wait.
+    Here the watcher runs on while a request is answered, and the socket is read once it is known
+    that there is something to read.
+
+    Args:
+        sock: a plain gevent socket; TLS may hold bytes that the loop knows nothing of.
+
+    """
+
+    __slots__ = ("_greenlet", "_hub", "_watcher", "_watches")
+
+    def __init__(self, sock: Any) -> None:
+        self._hub: Any = get_hub()
+        self._watcher = self._hub.loop.io(sock.fileno(), _READABLE)
+        self._watches = False
+        self._greenlet: Any = None
+
+    def wait(self) -> None:
+        """Return when the socket can be read, has ended or has failed."""
+        if not self._watches:
+            self._watches = True
+            self._watcher.start(self._wake)
+        self._greenlet = getcurrent()
+        try:
+            said = self._hub.switch()
+        finally:
+            self._greenlet = None
+        if said is not self:
+            message = f"a connection at rest was switched to with {said!r}"
+            raise InvalidSwitchError(message)
+
+    def close(self) -> None:
+        """End; before the socket does."""
+        self._watcher.close()
+
+    def _wake(self) -> None:
+        """Go on with who waits; called by the loop."""
+        if self._greenlet is not None:
+            self._greenlet.switch(self)
+        else:  # more than is wanted now: the loop would come back for it at once
+            self._watches = False
+            self._watcher.stop()
