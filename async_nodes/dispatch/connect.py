@@ -35,6 +35,7 @@ def open_shared(settings: Settings, app: Celery, *, worker: bool, title: str) ->
         title: the connection's name in CLIENT LIST.
 
     """
+    from async_nodes.storage.gathered_reads import GatheredReads
     from async_nodes.storage.group_commit import GroupCommit
 
     keys = Keys(settings.key_prefix)
@@ -48,6 +49,7 @@ def open_shared(settings: Settings, app: Celery, *, worker: bool, title: str) ->
         scripts=scripts,
         lease_seconds=settings.lease_seconds,
         patience=WORKER_PATIENCE if worker else WEB_PATIENCE,
+        reads=GatheredReads(link),
     )
 
 

@@ -13,7 +13,7 @@ import sys
 from collections import deque
 from dataclasses import dataclass, replace
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from gevent.exceptions import InvalidSwitchError
 from gevent.hub import get_hub
@@ -28,9 +28,11 @@ from async_nodes.storage.redis_errors import NotSent, OutcomeUnknown, StoreBusy
 from async_nodes.storage.shared_commands import pack_shared
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from async_nodes.storage.resp import Argument, Reply
+
+Then: TypeAlias = "Callable[[Reply | Exception], None]"
 
 _log = logging.getLogger(__name__)
 
@@ -60,6 +62,19 @@ class PipelineStats:
     connects: int = 0
     cuts: int = 0
     waiting: int = 0
+
+
+class _Told:
+    """Stand where a greenlet waits for a call, and pass its outcome on."""
+
+    __slots__ = ("_then",)
+
+    def __init__(self, then: Then) -> None:
+        self._then = then
+
+    def switch(self, call: Call) -> None:
+        """Go on."""
+        self._then(call.failure() or call.replies[0])
 
 
 class PipelinedConnection:
@@ -167,6 +182,22 @@ class PipelinedConnection:
 
         """
         self._enqueue(pack_shared(args), 1, None, None).posted = True
+
+    def ask(self, *args: Argument, then: Then, timeout: float | None = None) -> None:
+        """Queue one command and return at once.
+
+        Args:
+            args: the command, one item per word.
+            then: called in the hub, once, with the reply or with what `call` would have raised; it
+                must neither wait nor raise.
+            timeout: as `call` takes it.
+
+        Raises:
+            StoreBusy: too much waits already.
+            NotSent: the connection was closed.
+
+        """
+        self._enqueue(pack_shared(args), 1, timeout, _Told(then))
 
     @property
     def connected(self) -> bool:
