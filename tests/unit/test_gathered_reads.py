@@ -96,7 +96,7 @@ def test_a_failure_is_told_to_all() -> None:
 
 @pytest.mark.parametrize("seconds", [0, 0.01])
 def test_one_who_leaves_takes_nothing_along(seconds: float) -> None:
-    """Before the command goes out or after. A killed greenlet is not woken; who asked for the same key gets its value."""
+    """Before the command goes out or after; who asked for the same key gets its value."""
     link = Link()
     reads = GatheredReads(link)
     leaving, staying = gevent.spawn(reads.get, "a"), gevent.spawn(reads.get, "a")
