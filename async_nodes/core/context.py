@@ -77,6 +77,8 @@ class ScopeContext:
             AsyncNodesError: ``invalid_request``: a value would not come back as it was sent.
 
         """
+        if self._parent is None:
+            return {}
         return {key: _as_json(key, value) for key, value in self.to_dict().items()}
 
     @classmethod

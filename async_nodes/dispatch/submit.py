@@ -352,6 +352,8 @@ _NULL: Final = "null"
 _json: Final = json.JSONEncoder(
     ensure_ascii=False, allow_nan=False, separators=(",", ":")
 ).encode  # made once: json.dumps would make it each time
+_quoted: Final[Callable[[str], str]] = json.encoder.encode_basestring
+"""The JSON of a text, as `_json` makes it."""
 
 
 def _private(
@@ -362,10 +364,10 @@ def _private(
 ) -> bytes:
     """Return the worker's part; `hidden` are inputs that only it may see, as JSON."""
     text = (
-        f'{{"node":{_json(request.spec.name)}'
+        f'{{"node":{_quoted(request.spec.name)}'
         f',"retry":{_json(request.retry.to_json()) if request.retry else _NULL}'
         f',"scope":{_json(dict(scope)) if scope else _NULL}'
-        f',"traceparent":{_json(traceparent)}'
+        f',"traceparent":{_quoted(traceparent) if traceparent else _NULL}'
     )
     if hidden:
         return b"".join((text.encode("utf-8"), b',"inputs":', hidden, b"}"))
@@ -389,11 +391,11 @@ def _tail(
 ) -> bytes:
     """Return the immutable part of the document up to the inputs."""
     text = (
-        f'"node":{_json(request.spec.name)},"priority":{request.priority}'
+        f'"node":{_quoted(request.spec.name)},"priority":{request.priority}'
         f',"timeout_ms":{timeout_ms}'
         f',"deadline":{_json(iso(request.deadline_ms)) if request.deadline_ms else _NULL}'
-        f',"trace_id":{_json(traceparent.split("-")[1]) if traceparent else _NULL}'
-        f',"parent_id":null,"retry_of":{_json(retry_of)}'
+        f',"trace_id":{_quoted(traceparent.split("-")[1]) if traceparent else _NULL}'
+        f',"parent_id":null,"retry_of":{_quoted(retry_of) if retry_of else _NULL}'
         f',"tags":{_json(request.tags) if request.tags else "[]"}'
         f',"metadata":{_json(request.metadata) if request.metadata else "{}"}'
         f',"links":{links_of(link)}'
