@@ -20,6 +20,7 @@ from typing import IO, Any, Final, cast
 
 import redis
 
+from async_nodes.core.priority import LISTS
 from async_nodes.storage.keys import Keys
 from benchmarks import _figures
 from benchmarks._options import Options, parser, run
@@ -163,8 +164,8 @@ class Queue:
     def _busy(self) -> bool:
         workers = self._redis.zrange(self._keys.workers, 0, -1)
         with self._redis.pipeline() as asked:
-            for name in self._keys.queues:
-                asked.llen(name)
+            for name in LISTS:  # a message that is popped and not claimed counts here
+                asked.zcard(self._keys.unclaimed(name))
             for worker in workers:
                 asked.scard(self._keys.running(worker.decode()))
             return any(asked.execute())

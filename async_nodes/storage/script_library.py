@@ -43,8 +43,9 @@ USAGE_MS = 400 * 86_400_000
 
 _OOM_MARK = "-- allow-oom\n"
 
-WINDOW = 4_096
-"""Bytes of a record that a script reads at once: with small inputs and outputs that is all."""
+WINDOW = 400
+"""Bytes of a record that a script reads at once: with the usual private part, and little more. The
+server hashes every byte that becomes a string of a script."""
 
 SLOTS = ("%ID%", "%DISPATCH%", "%AT%", "%HARD%")
 """Places in a message template that the script fills in."""
@@ -211,10 +212,7 @@ local function read(id)
   elseif schema == {old} then
     {_unpacked(old)}
   end
-  if r then
-    r.whole = #raw == r.size
-    return r
-  end
+  if r then return r end
   error('task ' .. id .. ' is of schema ' .. schema .. ', which this release cannot change')
 end
 local function packed(r)
@@ -229,7 +227,7 @@ def _unpacked(schema: int) -> str:
     missing = [f"{field.name} = 0" for field in FIELDS[len(names) :]]
     columns = ", ".join([*(f"{name} = {name}" for name in names), *missing])
     text = f"local {', '.join(names)} = struct.unpack('{lua_format(schema)}', raw)"
-    return f"{text}\n    r = {{id = id, raw = raw, whole = false, {columns}}}"
+    return f"{text}\n    r = {{id = id, raw = raw, {columns}}}"
 
 
 def _targets(schema: int) -> str:

@@ -83,14 +83,40 @@ local function iso(ms)
   return moment
 end
 
-local SPACES = string.rep(' ', HEAD)
-local function head(r)
-  local json = string.format('{"task_id":"%s","state":"%s","reason":%s,"version":%d,'
-    .. '"attempt":%d,"losses":%d,"created_at":%s,"started_at":%s,"finished_at":%s,'
-    .. '"next_attempt_at":%s,"expires_at":%s,"output_bytes":%d,', r.id, STATE[r.state],
-    REASON[r.reason], r.version, r.attempt, r.losses, iso(r.created_at), iso(r.started_at),
-    iso(r.finished_at), iso(r.next_attempt_at), iso(r.expires_at), r.output_bytes)
-  return json, string.sub(SPACES, #json + 1)
+local decimals, spaces = {}, {}
+local function decimal(number)
+  local text = decimals[number]
+  if not text then
+    text = string.format('%d', number)
+    decimals[number] = text
+  end
+  return text
+end
+local function padding(width)
+  local text = spaces[width]
+  if not text then
+    text = string.rep(' ', width)
+    spaces[width] = text
+  end
+  return text
+end
+
+-- The document's head between what stands before it and behind it. The server hashes every string that comes into
+-- being, byte by byte, so a long one is put together in one go.
+local HEAD_WORDS = #('{"task_id":"","state":"","reason":,"version":,"attempt":,"losses":,"created_at":,'
+  .. '"started_at":,"finished_at":,"next_attempt_at":,"expires_at":,"output_bytes":,')
+local function with_head(r, control, private, tail, rest)
+  local id, state, reason, version = r.id, STATE[r.state], REASON[r.reason], decimal(r.version)
+  local attempt, losses, output_bytes = decimal(r.attempt), decimal(r.losses), decimal(r.output_bytes)
+  local created_at, started_at, finished_at = iso(r.created_at), iso(r.started_at), iso(r.finished_at)
+  local next_attempt_at, expires_at = iso(r.next_attempt_at), iso(r.expires_at)
+  local size = HEAD_WORDS + #id + #state + #reason + #version + #attempt + #losses + #created_at
+    + #started_at + #finished_at + #next_attempt_at + #expires_at + #output_bytes
+  return control .. private .. '{"task_id":"' .. id .. '","state":"' .. state .. '","reason":' .. reason
+    .. ',"version":' .. version .. ',"attempt":' .. attempt .. ',"losses":' .. losses
+    .. ',"created_at":' .. created_at .. ',"started_at":' .. started_at .. ',"finished_at":'
+    .. finished_at .. ',"next_attempt_at":' .. next_attempt_at .. ',"expires_at":' .. expires_at
+    .. ',"output_bytes":' .. output_bytes .. ',' .. padding(HEAD - size) .. tail .. rest
 end
 
 -- The part of the record between the control block and the document, if it was read with it.
@@ -102,12 +128,12 @@ end
 -- lies between is known.
 local function save_control(r) redis.call('SETRANGE', key_of(r.id), '0', packed(r)) end
 local function save(r)
-  local private, json, spaces = private_of(r), head(r)
+  local private = private_of(r)
   if private then
-    return redis.call('SETRANGE', key_of(r.id), '0', packed(r) .. private .. json .. spaces)
+    return redis.call('SETRANGE', key_of(r.id), '0', with_head(r, packed(r), private, '', ''))
   end
   save_control(r)
-  redis.call('SETRANGE', key_of(r.id), r.json_at, json .. spaces)
+  redis.call('SETRANGE', key_of(r.id), r.json_at, with_head(r, '', '', '', ''))
 end
 
 local function bump(r)
@@ -157,26 +183,21 @@ local function emit_state(r)
 end
 
 -- The part of the document that grows: attempts, then the payloads. Shorter text is padded.
-local function end_of(r, entry, progress, err, usage, output)
+local function write_end(r, entry, progress, err, usage, output)
   local text = entry .. '],"progress":' .. progress .. ',"error":' .. err .. ',"usage":' .. usage
     .. ',"output":' .. output .. '}'
   local size = r.attempts_end + #text
   if size < r.size then text = text .. string.rep(' ', r.size - size) else r.size = size end
+  redis.call('SETRANGE', key_of(r.id), r.attempts_end, text)
   r.attempts_end = r.attempts_end + #entry
   r.dirty = (progress ~= 'null' or err ~= 'null') and 1 or 0
-  return text
-end
-local function write_end(r, ...)
-  local at = r.attempts_end
-  redis.call('SETRANGE', key_of(r.id), at, end_of(r, ...))
-  r.whole = false
 end
 
 local function entry_of(r, outcome, err)
-  return string.format('%s{"attempt":%d,"queued_at":%s,"started_at":%s,"finished_at":%s,'
-    .. '"outcome":"%s","error":', r.attempt > 1 and ',' or '', r.attempt, iso(r.queued_at),
-    iso(r.started_at), iso(now), outcome) .. err .. string.format(',"versions":[%d,%d,%d]}',
-    r.queued_version, r.started_version, r.version)
+  return (r.attempt > 1 and ',{"attempt":' or '{"attempt":') .. decimal(r.attempt) .. ',"queued_at":'
+    .. iso(r.queued_at) .. ',"started_at":' .. iso(r.started_at) .. ',"finished_at":' .. iso(now)
+    .. ',"outcome":"' .. outcome .. '","error":' .. err .. ',"versions":[' .. decimal(r.queued_version)
+    .. ',' .. decimal(r.started_version) .. ',' .. decimal(r.version) .. ']}'
 end
 
 local function problem(code, kind, text, retryable)
@@ -196,15 +217,13 @@ local function push(r, front)
   end
   r.queued = 1
   gather(front and 'RPUSH' or 'LPUSH', QUEUE[r.list],
-    message(r.list, r.id, string.format('%d', r.dispatch), string.format('%d', at), r.timeout))
+    message(r.list, r.id, decimal(r.dispatch), decimal(at), r.timeout))
   gather('ZADD', B .. 'q:' .. LISTS[r.list], r.id, now_text)
 end
 
 local function node_of(r)
   local start = r.json_at + HEAD
-  local tail = r.raw and #r.raw >= start + 128 and string.sub(r.raw, start + 1, start + 128)
-    or redis.call('GETRANGE', key_of(r.id), start, start + 127)
-  return string.match(tail, '^"node":"([^"]+)"') or ''
+  return string.match(redis.call('GETRANGE', key_of(r.id), start, start + 127), '^"node":"([^"]+)"') or ''
 end
 local function slot_of(r) return LISTS[r.list] .. ':' .. trim(r.tenant) end
 
@@ -292,19 +311,10 @@ local function conclude(r, state, reason, outcome, err, progress, usage, output)
     redis.call('SET', B .. 'o:' .. r.id, output, 'PX', r.ttl)
     output = 'null'
   end
-  local at, ttl = r.attempts_end, string.format('%d', r.ttl)
-  local text = end_of(r, was_running and entry_of(r, outcome, err) or '', progress, err, usage, output)
-  if r.whole then
-    -- All of it was read: it is written again as one value, which is cheaper than four changes.
-    local json, spaces = head(r)
-    redis.call('SET', key_of(r.id), packed(r) .. private_of(r) .. json .. spaces
-      .. string.sub(r.raw, r.json_at + HEAD + 1, at) .. text, 'PX', ttl)
-    r.whole = false
-  else
-    redis.call('SETRANGE', key_of(r.id), at, text)
-    save(r)
-    redis.call('PEXPIRE', key_of(r.id), ttl)
-  end
+  write_end(r, was_running and entry_of(r, outcome, err) or '', progress, err, usage, output)
+  save(r)
+  local ttl = decimal(r.ttl)
+  redis.call('PEXPIRE', key_of(r.id), ttl)
   if r.stream == 1 then redis.call('PEXPIRE', B .. 'e:' .. r.id, ttl) end
   if r.log_bytes > 0 then redis.call('PEXPIRE', B .. 'l:' .. r.id, ttl) end
   if has_key(r) then
@@ -493,15 +503,15 @@ end
 local function claimed(r)
   local private = private_of(r)
     or redis.call('GETRANGE', key_of(r.id), SIZE[r.schema], r.json_at - 1)
-  local inputs, last = '', r.inputs_at + r.inputs_len - 1
-  if #r.raw > last then
-    inputs = string.sub(r.raw, r.inputs_at + 1, last + 1)
-  elseif r.inputs_len > 0 then
-    inputs = redis.call('GETRANGE', key_of(r.id), r.inputs_at, last)
+  local inputs = ''
+  if r.inputs_len > 0 then
+    inputs = redis.call('GETRANGE', key_of(r.id), r.inputs_at, r.inputs_at + r.inputs_len - 1)
   end
   return {'run', r.version, r.attempt, r.spent, r.losses, r.deaths, r.queued_at, r.started_at,
     r.first_started_at, r.deadline, r.timeout, r.created_at, trim(r.tenant), private, inputs, r.list}
 end
+
+local OPEN_END = '"attempts":[],"progress":null,"error":null,"usage":null,"output":null}'
 
 -- Accept a task, with the arguments that submit.lua describes.
 local function accept(id, tenant, list, private, tail, inputs_at, inputs_len, delay, deadline,
@@ -521,7 +531,6 @@ local function accept(id, tenant, list, private, tail, inputs_at, inputs_len, de
   delay, deadline = tonumber(delay), tonumber(deadline)
   local json_at = SIZE[SCHEMA] + #private
   local attempts_at = json_at + HEAD + #tail + #'"attempts":['
-  local open_end = '],"progress":null,"error":null,"usage":null,"output":null}'
   local r = {
     id = id, schema = SCHEMA, state = S_PENDING, reason = delay > 0 and R_DELAYED or R_NONE,
     list = tonumber(list), cancel = 0, queued = 0, stream = 0, dirty = 0, version = 1, seq = 0,
@@ -533,7 +542,7 @@ local function accept(id, tenant, list, private, tail, inputs_at, inputs_len, de
     ttl = tonumber(ttl), output_bytes = 0, stream_bytes = 0, chunks = 0, trimmed_version = 0,
     trimmed_seq = 0, apart = 0, logs = 0, log_bytes = 0,
     json_at = json_at, inputs_at = json_at + HEAD + tonumber(inputs_at),
-    inputs_len = tonumber(inputs_len), attempts_end = attempts_at, size = attempts_at + #open_end,
+    inputs_len = tonumber(inputs_len), attempts_end = attempts_at, size = attempts_at + #OPEN_END - #'"attempts":[',
     fence = string.rep(' ', 16), worker = string.rep(' ', 40), idempotency = idempotency,
     tenant = tenant,
   }
@@ -542,9 +551,7 @@ local function accept(id, tenant, list, private, tail, inputs_at, inputs_len, de
   else
     dispatch(r)
   end
-  local json, spaces = head(r)
-  redis.call('SET', key_of(id), packed(r) .. private .. json .. spaces .. tail .. '"attempts":['
-    .. open_end)
+  redis.call('SET', key_of(id), with_head(r, packed(r), private, tail, OPEN_END))
   gather('ZADD', B .. 'x:' .. trim(tenant), id, now_text)
   if replay_key then redis.call('SET', replay_key, id .. ' ' .. fingerprint) end
   if deadline > 0 then redis.call('ZADD', B .. 'due', deadline, 'd:' .. id) end
