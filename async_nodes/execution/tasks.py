@@ -31,6 +31,7 @@ from async_nodes.execution.keeper import Keeper
 from async_nodes.execution.plain_host import in_thread
 from async_nodes.execution.process import executor_for, new_worker_id
 from async_nodes.execution.title import set_title
+from async_nodes.execution.transport import transport
 from async_nodes.nodes.registry import registry
 from async_nodes.storage.ends import Ends
 from async_nodes.storage.keys import Keys
@@ -154,7 +155,7 @@ class Installation:
             chosen = list(queues.consume_from)
             if len(chosen) == len(queues):
                 chosen = [name for name in chosen if ".io." in name]
-        if kind == "io" and self._settings.transport == "fast":
+        if kind == "io" and transport(self._settings.transport) == "fast":
             self._lists = [name for name in LISTS if keys.queue(name) in chosen]
             chosen = [name for name in chosen if name not in keys.queues]
             if not chosen:
