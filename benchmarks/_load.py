@@ -31,8 +31,9 @@ _LENGTH: Final = re.compile(rb"(?i)\r\ncontent-length:\s*(\d+)")
 Reply = tuple[int, bytes]
 """HTTP status and body."""
 
-Talk = Generator[bytes | float, Reply, None]
-"""What a connection does: it sends the bytes yielded and gets the reply, or pauses for seconds."""
+Talk = Generator[bytes | tuple[bytes, ...] | float, Reply, None]
+"""What a connection does: it sends the bytes yielded (a tuple: as packets of their own) and gets
+the reply, or pauses for seconds."""
 
 
 @dataclass(slots=True)
@@ -76,7 +77,7 @@ def _lives(side: Side, numbers: Iterator[int], load: Load) -> Talk:
         status, body = yield side.dialect.submit(side.port, inputs_of(number))
         found = TASK_ID.search(body)
         if status != ACCEPTED or found is None:
-            raise _unexpected("submit", status, body)
+            raise unexpected("submit", status, body)
         request, pause = side.dialect.poll(side.port, found[1]), FIRST_POLL
         while True:
             yield pause
@@ -96,7 +97,7 @@ def _is_over(side: Side, number: int, status: int, body: bytes) -> bool:
             return False
         if state[1] == side.dialect.success and holds_inputs(body, number):
             return True
-    raise _unexpected("read", status, body)
+    raise unexpected("read", status, body)
 
 
 def read(
@@ -118,25 +119,58 @@ def _reads(requests: Sequence[bytes], turns: Iterator[int], load: Load) -> Talk:
         started = time.perf_counter()
         status, body = yield requests[turn % len(requests)]
         if status != OK:
-            raise _unexpected("read", status, body)
+            raise unexpected("read", status, body)
         load.polls += 1
         load.latencies.append(time.perf_counter() - started)
 
 
-def _unexpected(what: str, status: int, body: bytes) -> BenchmarkError:
+def submit(side: Side, times: int, connections: int, *, limit: float, apart: bool = False) -> Load:
+    """Submit ``times`` tasks as fast as the replies come.
+
+    Args:
+        side: where.
+        times: how many.
+        connections: how many at a time.
+        limit: seconds.
+        apart: whether head and body leave as packets of their own, as many clients send them.
+
+    Raises:
+        BenchmarkError: a task was not accepted, or ``limit`` seconds passed.
+
+    """
+    load, numbers = Load(), iter(range(1, times + 1))
+    talks = [_submits(side, numbers, load, apart=apart) for _ in range(connections)]
+    run_talks(side.port, talks, load, limit)
+    return load
+
+
+def _submits(side: Side, numbers: Iterator[int], load: Load, *, apart: bool) -> Talk:
+    for number in numbers:
+        request = side.dialect.submit(side.port, inputs_of(number))
+        end = request.index(b"\r\n\r\n") + 4
+        started = time.perf_counter()
+        status, body = yield (request[:end], request[end:]) if apart else request
+        found = TASK_ID.search(body)
+        if status != ACCEPTED or found is None:
+            raise unexpected("submit", status, body)
+        load.ids.append(found[1])
+        load.latencies.append(time.perf_counter() - started)
+
+
+def unexpected(what: str, status: int, body: bytes) -> BenchmarkError:
+    """Return what a reply that is not the one expected ends a benchmark with."""
     return BenchmarkError(f"a {what} was answered {status}: {body[:EXCERPT]!r}")
 
 
 # -- the loop --------------------------------------------------------------------------------------
 
 
-class _Connection:
-    """One socket and what is talked on it."""
+class Connection:
+    """One socket and what has come over it so far."""
 
-    def __init__(self, port: int, talk: Talk) -> None:
+    def __init__(self, port: int) -> None:
         self.link = socket.create_connection(("127.0.0.1", port))
         self.link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self.talk = talk
         self._buffer = b""
 
     def receive(self) -> Reply | None:
@@ -149,6 +183,14 @@ class _Connection:
         if reply is not None:
             self._buffer = b""
         return reply
+
+
+class _Talker(Connection):
+    """A connection and what is talked on it."""
+
+    def __init__(self, port: int, talk: Talk) -> None:
+        super().__init__(port)
+        self.talk = talk
 
 
 def parse(data: bytes) -> Reply | None:
@@ -173,7 +215,7 @@ def run_talks(port: int, talks: Sequence[Talk], load: Load, limit: float) -> Non
     with ExitStack() as links, select.epoll() as poller:
         loop = _Loop(poller)
         for talk in talks:
-            connection = _Connection(port, talk)
+            connection = _Talker(port, talk)
             links.callback(connection.link.close)
             loop.add(connection)
         cpu, started = time.process_time(), time.perf_counter()
@@ -187,11 +229,11 @@ class _Loop:
 
     def __init__(self, poller: select.epoll) -> None:
         self._poller = poller
-        self._connections: dict[int, _Connection] = {}
-        self._pauses: list[tuple[float, int, _Connection]] = []
+        self._connections: dict[int, _Talker] = {}
+        self._pauses: list[tuple[float, int, _Talker]] = []
         self._turns = count()  # orders pauses that end together
 
-    def add(self, connection: _Connection) -> None:
+    def add(self, connection: _Talker) -> None:
         self._connections[connection.link.fileno()] = connection
         self._poller.register(connection.link, select.EPOLLIN)
 
@@ -211,7 +253,7 @@ class _Loop:
                 if reply is not None:
                     self._step(connection, reply)
 
-    def _step(self, connection: _Connection, reply: Reply | None) -> None:
+    def _step(self, connection: _Talker, reply: Reply | None) -> None:
         """Give a reply (None at the start) and do what the talk asks for next."""
         try:
             wanted = next(connection.talk) if reply is None else connection.talk.send(reply)
@@ -222,5 +264,6 @@ class _Loop:
         if isinstance(wanted, float):
             due = time.perf_counter() + wanted
             heapq.heappush(self._pauses, (due, next(self._turns), connection))
-        else:
-            connection.link.sendall(wanted)
+            return
+        for piece in wanted if isinstance(wanted, tuple) else (wanted,):
+            connection.link.sendall(piece)

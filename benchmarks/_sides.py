@@ -54,7 +54,7 @@ class Side:
 
     def cpu(self) -> dict[str, float]:
         """Return the CPU seconds of each part so far."""
-        return {part: cpu_seconds(self.pids[part]) for part in PARTS}
+        return {part: cpu_seconds(pid) for part, pid in self.pids.items()}
 
 
 STATE: Final = re.compile(rb'"state":\s*"(\w+)"')

@@ -1,6 +1,7 @@
 """A read of a finished task over keep-alive connections: async_nodes and the baseline, in turns.
 
-What is counted is the CPU time of the web process and of Redis for each read.
+What is counted is the CPU time of the web process and of Redis for each read. ``--rate N`` offers N
+reads a second to async_nodes instead, and shows the share of a core that they take.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Any, Final
 
 from benchmarks import _figures
 from benchmarks._load import live, read
+from benchmarks._offer import offer
 from benchmarks._options import Options, parser, run
 from benchmarks._processes import processes
 from benchmarks._sides import BASELINE, OURS, Side
@@ -22,6 +24,10 @@ FINISHED: Final = 500
 """Tasks that the reads are spread over."""
 
 HEADS: Final = ("connections", "side", "web", "redis", "CPU-µs/read", "reads/s", "p50 ms", "p99 ms")
+RATE_HEADS: Final = (
+    *("connections", "reads/s", "web cores", "redis cores", "both", "client cores"),
+    *("p50 ms", "p99 ms"),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +62,75 @@ def measure(
         p50=_figures.percentile(load.latencies, 0.5) * 1e3,
         p99=_figures.percentile(load.latencies, 0.99) * 1e3,
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Options(Options):
+    """Hold the choices of this benchmark, too."""
+
+    rate: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Offered:
+    """Hold a round at a fixed rate: cores, milliseconds from when a read was due."""
+
+    connections: int
+    rate: float
+    web: float
+    redis: float
+    cores: float
+    client: float
+    p50: float
+    p99: float
+
+
+def offered(side: Side, requests: Sequence[bytes], connections: int, options: _Options) -> Offered:
+    """Offer reads at a rate, for as long as the round's number of them lasts."""
+    assert options.rate is not None
+    seconds = options.tasks / options.rate
+    before = side.cpu()
+    load = offer(
+        side.port,
+        requests,
+        rate=options.rate,
+        seconds=seconds,
+        connections=connections,
+        limit=options.limit,
+    )
+    after = side.cpu()
+    web, redis = ((after[part] - before[part]) / load.seconds for part in ("web", "redis"))
+    return Offered(
+        connections=connections,
+        rate=load.polls / load.seconds,
+        web=web,
+        redis=redis,
+        cores=web + redis,
+        client=load.client_cpu / load.seconds,
+        p50=_figures.percentile(load.latencies, 0.5) * 1e3,
+        p99=_figures.percentile(load.latencies, 0.99) * 1e3,
+    )
+
+
+def at_a_rate(options: _Options) -> int:
+    """Run the rounds at a fixed rate, of async_nodes alone."""
+    rounds: list[Offered] = []
+    with processes() as owned:
+        side = start_ours(owned, extra=options.environment())
+        requests = requests_of(side, options.limit)
+        for connections in options.connections:
+            for _ in range(options.rounds):
+                rounds.append(offered(side, requests, connections, options))
+                _figures.say(f"{connections:3} connections: {rounds[-1].cores:.2f} cores")
+    rows = [
+        [each.connections, f"{each.rate:.0f}"]
+        + [f"{value:.2f}" for value in (each.web, each.redis, each.cores, each.client)]
+        + [f"{each.p50:.2f}", f"{each.p99:.2f}"]
+        for each in rounds
+    ]
+    print(_figures.table(RATE_HEADS, rows))
+    _figures.write(options, "poll", {"offered": [asdict(each) for each in rounds]})
+    return 0
 
 
 def requests_of(side: Side, limit: float) -> list[bytes]:
@@ -103,7 +178,11 @@ def text(groups: Sequence[dict[str, Any]]) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the benchmark; return the exit status."""
-    options = Options.of(parser(__doc__, tasks=4000, rounds=5, connections="4,64"), arguments)
+    made = parser(__doc__, tasks=4000, rounds=5, connections="4,64")
+    made.add_argument("--rate", type=float, help="reads a second, offered whatever comes back")
+    options = _Options.of(made, arguments)
+    if options.rate is not None:
+        return at_a_rate(options)
     rounds = []
     with processes() as owned:
         sides = [start_ours(owned, extra=options.environment()), start_baseline(owned)]

@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -21,7 +22,8 @@ import pytest
 from benchmarks import _chart, _figures, _plots, _processes, kill, life
 from benchmarks._environments import NotInstalledError, python_of
 from benchmarks._libraries import LIBRARIES
-from benchmarks._load import live, parse, read
+from benchmarks._load import live, parse, read, submit
+from benchmarks._offer import offer
 from benchmarks._options import sides_of
 from benchmarks._processes import BenchmarkError, cpu_seconds, processes
 from benchmarks._progress import Progress
@@ -395,6 +397,34 @@ def test_reads_take_the_requests_in_turn() -> None:
     assert len(load.latencies) == 50
 
 
+@pytest.mark.parametrize("apart", [False, True])
+def test_every_submit_is_accepted_once(*, apart: bool) -> None:
+    """In one packet or in two, on all connections."""
+    with server(Store(b"Pending", b"Succeeded"), OURS_DIALECT) as side:
+        load = submit(side, 20, 3, limit=20, apart=apart)
+
+    assert sorted(load.ids) == sorted(b"t-%d" % number for number in range(1, 21))
+    assert len(load.latencies) == 20
+
+
+def test_an_offer_does_not_wait_for_replies() -> None:
+    """What a stalled server answers late counts from when it was due."""
+    stalled = iter([0.2])
+
+    def stall(_method: bytes, _what: bytes) -> tuple[int, bytes]:
+        time.sleep(next(stalled, 0))
+        return 200, b"{}"
+
+    with server(stall, OURS_DIALECT) as side:
+        request = side.dialect.poll(side.port, b"t-1")
+        load = offer(side.port, [request], rate=100, seconds=0.5, connections=1, limit=20)
+
+    assert load.polls == 50
+    assert 0.45 < load.seconds < 1.5
+    late = [each for each in load.latencies if each > 0.05]
+    assert len(late) >= 10  # not only the one that stalled
+
+
 # -- the list --------------------------------------------------------------------------------------
 
 
@@ -408,7 +438,7 @@ def test_the_benchmarks_are_listed() -> None:
     ).stdout.splitlines()
 
     assert [line.split()[0] for line in listed] == list(benchmarks(root))
-    assert {"batch", "first-token", "instructions", "kill", "life", "poll"} <= benchmarks(
+    assert {"batch", "first-token", "instructions", "kill", "life", "poll", "submit"} <= benchmarks(
         root
     ).keys()
     assert all(len(line.split()) > 3 for line in listed)
