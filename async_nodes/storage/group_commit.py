@@ -37,6 +37,11 @@ ORDER = ("submit", "claim", "apply", "finish", "cancel", "lost")
 follow."""
 
 MAX_WAITING = 20_000
+MAX_WAITING_BYTES = 64 << 20
+"""Rows, and bytes in them, that may wait for a slow server; a single row beyond is taken when
+nothing else waits. What a worker has to say of its tasks is bounded by its slots, and is never
+refused for its size: a result would be lost."""
+
 _FLUSH_TIMEOUT = 5.0
 _PAUSE_FIRST, _PAUSE_MOST = 0.02, 0.25
 
@@ -82,6 +87,7 @@ class GroupCommit:
         self._flush_timeout = flush_timeout
         self._queues: dict[str, deque[Pending]] = {name: deque() for name in ORDER}
         self._waiting = 0
+        self._waiting_bytes = 0
         self._work = Event()
         self._flusher: gevent.Greenlet | None = None
         self._hub = get_hub()
@@ -131,9 +137,17 @@ class GroupCommit:
         return [settled(pending.reply) for pending in waiting]
 
     def _put(self, rows: Sequence[Pending]) -> None:
+        size = sum([row.size for row in rows])
         if self._waiting >= MAX_WAITING:
             raise StoreBusy(f"{self._waiting} rows wait for the store")
+        if (
+            rows[0].script == "submit"
+            and self._waiting
+            and self._waiting_bytes + size > MAX_WAITING_BYTES
+        ):
+            raise StoreBusy(f"{self._waiting_bytes:,} bytes wait for the store")
         self._waiting += len(rows)
+        self._waiting_bytes += size
         self._queues.setdefault(rows[0].script, deque()).extend(rows)
         if self._flusher is None or self._flusher.dead:
             self._flusher = gevent.spawn(self._run)
@@ -189,6 +203,7 @@ class GroupCommit:
 
     def _answer(self, pending: Pending, reply: object) -> None:
         self._waiting -= 1
+        self._waiting_bytes -= pending.size
         pending.reply = reply
         if not self._answered:
             self._hub.loop.run_callback(self._wake)

@@ -209,6 +209,22 @@ def test_a_crowd_is_turned_away(monkeypatch: pytest.MonkeyPatch) -> None:
     assert group.commit("submit", (99,), patience=1.0) == [b"ok", 99]
 
 
+def test_what_waits_is_bounded_in_bytes_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A submit that would go beyond is refused at once; a worker's result never is."""
+    monkeypatch.setattr(module, "MAX_WAITING_BYTES", 1000)
+    group = committed(EchoLink())
+    large = b"x" * 400
+    submits = [gevent.spawn(group.commit, "submit", (large,), patience=5.0) for _ in range(4)]
+    results = [gevent.spawn(group.commit, "finish", (large,), patience=5.0) for _ in range(4)]
+    gevent.joinall(submits + results)
+
+    assert [type(row.exception) for row in submits[2:]] == [StoreBusy] * 2
+    assert all(row.value for row in submits[:2] + results)
+    gevent.sleep(0.01)
+    assert group._waiting_bytes == 0
+    assert group.commit("submit", (b"y" * 2000,), patience=1.0)[0] == b"ok"  # it waits alone
+
+
 def test_a_sender_that_was_killed_disturbs_nobody() -> None:
     """Its row is carried out or not; the others get their own verdicts, the bound stays right."""
     group = committed(EchoLink())
