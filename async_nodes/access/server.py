@@ -3,7 +3,7 @@
 It serves from the first moment: while the store does not answer, requests get 503 and ``/readyz``
 says why. It stops in order: no new connections, streams told to go elsewhere, requests finished.
 Several such processes may serve one port; another one looks after them, and gives each what is in
-`inherited`.
+`inherited`. One of several waits a little for the store before it accepts: the others have it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from prometheus_client import disable_created_metrics
 from redis.exceptions import ResponseError
 from setproctitle import setproctitle
 
-from async_nodes.access import identity, listener, ops, ticket_keys
+from async_nodes.access import identity, listener, ops, seats, ticket_keys
 from async_nodes.access.app import build_app
 from async_nodes.access.fast_lane import FastLane
 from async_nodes.access.guard import refuse_open_door
@@ -33,7 +33,6 @@ from async_nodes.access.hub import Hub
 from async_nodes.access.inherited import Inherited
 from async_nodes.access.neighbours import Neighbours
 from async_nodes.access.own_metrics import serve_metrics
-from async_nodes.access.seats import Seats
 from async_nodes.access.services import Services
 from async_nodes.access.signals import Signals
 from async_nodes.access.tls import ServerTls
@@ -52,6 +51,9 @@ TITLE: Final = "async-nodes web"
 CLIENT_NAME: Final = "async-nodes-web"
 MAX_CONNECTIONS: Final = 15_000
 SPARE_DESCRIPTORS: Final = 200
+OPEN_SECONDS: Final = 2.0
+"""How long one of several processes waits for the store before it accepts, and answers 503."""
+
 RETIRE_SECONDS: Final = 2.0
 """How long a process that has a successor goes on with the connections it has: a client that polls
 once a second gets an answer that closes its connection, and none that was closed under it."""
@@ -103,6 +105,10 @@ def serve(
         reload=None if tls is None else lambda: _reload(tls), one_of_many=inherited is not None
     )
     opening.start()
+    if inherited is not None:  # the others accept meanwhile, and have a store
+        gevent.wait([signals.stopping, opening.failed, opening.opened], OPEN_SECONDS, count=1)
+        seats.Seats(inherited.seats, inherited.processes).take(inherited.number)
+    server.start()
     _announce(server, tls, inherited, on_ready)
     gevent.wait([signals.stopping, signals.retiring, opening.failed, opening.opened], count=1)
     if opening.opened.is_set() and inherited is not None:
@@ -178,7 +184,7 @@ def _server(
     *,
     fast_lane: bool,
 ) -> Server:
-    """Return the server, accepting connections; raises what `listener.bind` raises."""
+    """Return the server, which does not accept yet; raises what `listener.bind` raises."""
     app = build_app(settings, opening, nodes=nodes)
     lane = FastLane(settings, opening) if fast_lane else None
     neighbours = None
@@ -195,7 +201,6 @@ def _server(
         tls=None if tls is None else Handshakes(tls),
         spawn=Pool(MAX_CONNECTIONS),
     )
-    server.start()
     if inherited is not None and inherited.metrics >= 0:
         own = socket.socket(fileno=inherited.metrics)
         server.companion = serve_metrics(own, lambda: ops.exposition(opening))
@@ -204,7 +209,6 @@ def _server(
 
 def _taken(inherited: Inherited) -> tuple[socket.socket, Neighbours]:
     """Return this process's listener, and those that it may have to look after."""
-    seats = Seats(inherited.seats, inherited.processes)
     listeners = {
         number: socket.socket(fileno=descriptor)
         for number, descriptor in enumerate(inherited.listeners)
@@ -212,8 +216,7 @@ def _taken(inherited: Inherited) -> tuple[socket.socket, Neighbours]:
     own = listeners.pop(inherited.number if len(listeners) > 1 else 0)
     for other in listeners.values():
         other.setblocking(False)
-    seats.take(inherited.number)
-    return own, Neighbours(seats, listeners)
+    return own, Neighbours(seats.Seats(inherited.seats, inherited.processes), listeners)
 
 
 def retire(server: Server, stopping: Event) -> None:
