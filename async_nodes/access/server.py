@@ -24,7 +24,7 @@ from prometheus_client import disable_created_metrics
 from redis.exceptions import ResponseError
 from setproctitle import setproctitle
 
-from async_nodes.access import identity, listener, ops, seats, ticket_keys
+from async_nodes.access import collector, identity, listener, ops, seats, ticket_keys
 from async_nodes.access.app import build_app
 from async_nodes.access.fast_lane import FastLane
 from async_nodes.access.guard import refuse_open_door
@@ -104,6 +104,7 @@ def serve(
     signals = Signals(
         reload=None if tls is None else lambda: _reload(tls), one_of_many=inherited is not None
     )
+    collector.rest()
     opening.start()
     if inherited is not None:  # the others accept meanwhile, and have a store
         gevent.wait([signals.stopping, opening.failed, opening.opened], OPEN_SECONDS, count=1)
