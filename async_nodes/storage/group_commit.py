@@ -29,7 +29,7 @@ from async_nodes.storage.commit import (
     take_batch,
     verdict_of,
 )
-from async_nodes.storage.redis_errors import StoreBusy, StoreUnavailable
+from async_nodes.storage.redis_errors import NotSent, StoreBusy, StoreUnavailable
 from async_nodes.storage.script_library import Script
 
 ORDER = ("submit", "claim", "apply", "finish", "cancel", "lost")
@@ -43,6 +43,7 @@ nothing else waits. What a worker has to say of its tasks is bounded by its slot
 refused for its size: a result would be lost."""
 
 _FLUSH_TIMEOUT = 5.0
+_TOO_SLOW = "not sent in time: the store is slow to answer"
 _PAUSE_FIRST, _PAUSE_MOST = 0.02, 0.25
 
 
@@ -174,7 +175,8 @@ class GroupCommit:
             if settled:
                 pause = _PAUSE_FIRST
             else:
-                gevent.sleep(pause)
+                self._give_up_late()
+                gevent.sleep(self._at_most(pause))
                 pause = min(pause * 2, _PAUSE_MOST)
 
     def _flush(self, batches: list[list[Pending]]) -> bool:
@@ -215,6 +217,28 @@ class GroupCommit:
         for pending in answered:
             if pending.waiter is not None:
                 pending.waiter.switch()
+
+    def _give_up_late(self) -> None:
+        """Answer those whose patience ended while others were being sent.
+
+        A flush takes only so many bytes: without this each of them would wait for one of its own.
+        """
+        now = time.monotonic()
+        for script, queue in self._queues.items():
+            if not any(pending.until <= now for pending in queue):
+                continue
+            kept = [pending for pending in queue if pending.until > now]
+            for pending in queue:
+                if pending.until <= now:
+                    self._answer(pending, given_up(pending, NotSent(_TOO_SLOW), now))
+            self._queues[script] = deque(kept)
+
+    def _at_most(self, pause: float) -> float:
+        """Return a pause, cut short where somebody's patience ends earlier."""
+        first = min((queue[0].until for queue in self._queues.values() if queue), default=None)
+        if first is None:
+            return pause
+        return min(pause, max(first - time.monotonic(), _PAUSE_FIRST))
 
     def _put_back(self, batches: list[list[Pending]], error: StoreUnavailable) -> None:
         now = time.monotonic()

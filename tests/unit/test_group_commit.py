@@ -225,6 +225,30 @@ def test_what_waits_is_bounded_in_bytes_too(monkeypatch: pytest.MonkeyPatch) -> 
     assert group.commit("submit", (b"y" * 2000,), patience=1.0)[0] == b"ok"  # it waits alone
 
 
+def test_a_hung_server_answers_large_rows_as_soon_as_small_ones(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A flush takes one of them; the others do not wait for a flush each once their time is up."""
+    monkeypatch.setattr("async_nodes.storage.commit.MAX_BYTES", 100)
+
+    class HungLink(EchoLink):
+        def call_many(
+            self, commands: Sequence[Sequence[Any]], *, timeout: float | None = None
+        ) -> list[Any]:
+            gevent.sleep(timeout or 0)
+            raise OutcomeUnknown("no answer")
+
+    group = committed(HungLink())
+    began = time.monotonic()
+    rows = [gevent.spawn(group.commit, "submit", (b"x" * 90,), patience=0.3) for _ in range(30)]
+    gevent.joinall(rows)
+
+    assert time.monotonic() - began < 1.0
+    assert {type(row.exception) for row in rows} <= {NotSent, OutcomeUnknown}
+    assert type(rows[-1].exception) is NotSent
+    assert group._waiting == group._waiting_bytes == 0
+
+
 def test_a_sender_that_was_killed_disturbs_nobody() -> None:
     """Its row is carried out or not; the others get their own verdicts, the bound stays right."""
     group = committed(EchoLink())
