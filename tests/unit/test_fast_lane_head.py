@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import http.client
+import io
 from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from async_nodes.access.guard import Guard
 from async_nodes.access.lane_head import MAX_BODY, MAX_REMEMBERED, Head, Heads
@@ -169,3 +173,51 @@ def test_a_head_of_one_kind_is_none_of_the_other() -> None:
     assert known.of_read(POST) is None
     assert known.of_read(HOST) is not None
     assert known.of_submit(HOST) is None
+
+
+PARTS = [
+    *(b"Host", b"host", b"Content-Length", b"Content-Type", b"Accept", b"X-Request-ID", b"Cookie"),
+    *(b"Transfer-Encoding", b"Connection", b"Idempotency-Key", b"If-None-Match", b"traceparent"),
+    *(b": ", b":", b" ", b"\t", b"\r\n", b"\n", b"\r", b"\r\n ", b"\0", b"\x85", b"\xff"),
+    *(
+        b"localhost",
+        b"application/json",
+        b"15",
+        b"015",
+        b"+15",
+        b"1_5",
+        b"chunked",
+        b"close",
+        b'"1"',
+    ),
+]
+SAID = st.lists(st.sampled_from(PARTS) | st.binary(max_size=3), max_size=30).map(b"".join)
+LINE = st.lists(st.sampled_from(PARTS), max_size=4).map(b"".join)
+
+
+@st.composite
+def nearly_ordinary(draw: st.DrawFn) -> bytes:
+    """Return an ordinary head with a line put in and a few bytes changed."""
+    lines = POST.split(b"\r\n")[:-1]
+    lines.insert(draw(st.integers(0, len(lines))), draw(LINE))
+    said = b"\r\n".join(lines) + b"\r\n"
+    at = draw(st.integers(0, len(said)))
+    return said[:at] + draw(st.sampled_from([b"", *PARTS])) + said[at + draw(st.integers(0, 1)) :]
+
+
+@given(SAID | nearly_ordinary())
+def test_no_bytes_are_taken_for_something_else(lines: bytes) -> None:
+    """Whatever comes, what is recognised is what a parser of whole heads reads, each name once."""
+    lines = lines.removesuffix(b"\r\n") + b"\r\n"  # as the lane cuts them out
+    for read in (heads().of_read, heads().of_submit):
+        found = read(lines)
+        if found is None:
+            continue
+        parsed = http.client.parse_headers(io.BytesIO(lines + b"\r\n"))
+        names = [name.lower() for name in parsed]
+        assert not parsed.defects
+        assert len(set(names)) == len(names) == lines.count(b"\r\n")
+        assert parsed["Host"].startswith("localhost")
+        assert not {"transfer-encoding", "cookie"} & set(names)
+        assert found.length == int(parsed.get("Content-Length", 0))
+        assert found.if_none_match == parsed.get("If-None-Match")
