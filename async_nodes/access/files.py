@@ -21,7 +21,7 @@ from werkzeug.http import http_date, parse_options_header
 from async_nodes.access import arrival, negotiate, query
 from async_nodes.access.answers import idempotency_key, in_json
 from async_nodes.access.multipart import FRAMING, Form
-from async_nodes.access.ranges import Part, requested_part, still_the_same
+from async_nodes.access.ranges import Part, part_for
 from async_nodes.access.services import Provider, Services
 from async_nodes.core.errors import AsyncNodesError
 from async_nodes.core.files import (
@@ -251,9 +251,13 @@ def download(files: Files, info: FileInfo) -> Response:
     etag = f'"{info.sha256}"'
     if negotiate.matches(request.headers.get("If-None-Match"), etag):
         return _headed(Response(status=304), info, etag)
-    part = None
-    if still_the_same(request.headers.get("If-Range"), etag):
-        part = requested_part(request.headers.get("Range"), info.size)
+    part = part_for(
+        request.method,
+        request.headers.get("Range"),
+        request.headers.get("If-Range"),
+        etag=etag,
+        size=info.size,
+    )
     wanted = part or Part(0, info.size - 1)
     body: Iterator[bytes] = iter(())
     if request.method != "HEAD" and wanted.length:

@@ -24,7 +24,7 @@ from async_nodes.access.answers import (
     wait_seconds,
     wait_until,
 )
-from async_nodes.access.ranges import Part, requested_part, still_the_same
+from async_nodes.access.ranges import Part, part_for
 from async_nodes.access.services import Provider, Services
 from async_nodes.core.errors import AsyncNodesError
 from async_nodes.core.ports import NULL
@@ -63,9 +63,13 @@ def read(services: Services, task_id: str) -> Response:
     check_result(task_id, document)
     if negotiate.matches(request.headers.get("If-None-Match"), document.etag):
         return preferring(_headed(Response(status=304), document), seconds)
-    part = None
-    if still_the_same(request.headers.get("If-Range"), document.etag):
-        part = requested_part(request.headers.get("Range"), _size(document))
+    part = part_for(
+        request.method,
+        request.headers.get("Range"),
+        request.headers.get("If-Range"),
+        etag=document.etag,
+        size=_size(document),
+    )
     return preferring(_headed(_shown(services, task_id, document, part), document), seconds)
 
 

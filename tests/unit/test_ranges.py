@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from async_nodes.access.ranges import Part, requested_part, still_the_same
+from async_nodes.access.ranges import Part, part_for, requested_part, still_the_same
 from async_nodes.core.errors import AsyncNodesError
 
 
@@ -39,6 +39,28 @@ def test_the_last_bytes(length: int, size: int) -> None:
     assert requested_part(f"bytes=-{length}", size) == Part(max(size - length, 0), size - 1)
 
 
+@given(
+    first=st.integers(0, 10**25),
+    last=st.integers(0, 10**25),
+    zeros=st.integers(0, 25),
+    size=st.integers(1, 40),
+)
+def test_numbers_may_have_any_number_of_digits(
+    first: int, last: int, zeros: int, size: int
+) -> None:
+    """They are taken for what they are, or for far behind the end."""
+    for header in (f"bytes={'0' * zeros}{first}-", f"bytes={first}-{'0' * zeros}{first + last}"):
+        if first >= size:
+            with pytest.raises(AsyncNodesError):
+                requested_part(header, size)
+        else:
+            part = requested_part(header, size)
+            assert part is not None
+            assert part.first == first
+    if last:
+        assert requested_part(f"bytes=-{last}", size) == Part(max(size - last, 0), size - 1)
+
+
 @given(st.text(max_size=30))
 def test_whatever_a_client_sends_is_a_part_or_nothing(header: str) -> None:
     """No text leads to anything else."""
@@ -57,6 +79,15 @@ def test_whatever_a_client_sends_is_a_part_or_nothing(header: str) -> None:
 def test_what_is_no_range_is_ignored(header: str | None) -> None:
     """Several parts at once are too."""
     assert requested_part(header, 10) is None
+
+
+@pytest.mark.parametrize("method", ["GET", "HEAD"])
+def test_only_get_has_parts(method: str) -> None:
+    """For HEAD the header is not even wrong."""
+    part = part_for(method, "bytes=1-2", None, etag='"1"', size=10)
+    assert part == (Part(1, 2) if method == "GET" else None)
+    if method == "HEAD":
+        assert part_for(method, "bytes=10-", None, etag='"1"', size=10) is None
 
 
 def test_a_part_goes_with_its_version() -> None:
