@@ -43,6 +43,7 @@ nothing else waits. What a worker has to say of its tasks is bounded by its slot
 refused for its size: a result would be lost."""
 
 _FLUSH_TIMEOUT = 5.0
+_AT_WORK, _HUNG = 0.5, 0.05
 _TOO_SLOW = "not sent in time: the store is slow to answer"
 _PAUSE_FIRST, _PAUSE_MOST = 0.02, 0.25
 
@@ -89,6 +90,7 @@ class GroupCommit:
         self._queues: dict[str, deque[Pending]] = {name: deque() for name in ORDER}
         self._waiting = 0
         self._waiting_bytes = 0
+        self._is_alive = True
         self._work = Event()
         self._flusher: gevent.Greenlet | None = None
         self._hub = get_hub()
@@ -186,8 +188,13 @@ class GroupCommit:
             args = [argument for pending in batch for argument in pending.row]
             calls.append((self._scripts[batch[0].script], self._base, args))
         shortest = min(pending.until for batch in batches for pending in batch)
-        timeout = max(min(self._flush_timeout, shortest - time.monotonic()), 0.05)
+        # Who has waited for long among many waits for a server that works: it gets the time that
+        # work takes. One that has just failed to answer gets none.
+        least = _AT_WORK if self._is_alive else _HUNG
+        timeout = max(min(self._flush_timeout, shortest - time.monotonic()), least)
+        self._is_alive = False
         replies = run_many(self._link, calls, timeout=timeout)
+        self._is_alive = True
         self.flushes += 1
         settled = True
         for batch, reply in zip(batches, replies, strict=True):

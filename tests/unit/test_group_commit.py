@@ -225,6 +225,27 @@ def test_what_waits_is_bounded_in_bytes_too(monkeypatch: pytest.MonkeyPatch) -> 
     assert group.commit("submit", (b"y" * 2000,), patience=1.0)[0] == b"ok"  # it waits alone
 
 
+def test_a_server_at_work_gets_the_time_it_takes() -> None:
+    """Rows that had to wait for many others are not given up while the server answers."""
+    given: list[float] = []
+
+    class BusyLink(EchoLink):
+        def call_many(
+            self, commands: Sequence[Sequence[Any]], *, timeout: float | None = None
+        ) -> list[Any]:
+            gevent.sleep(0.1)
+            if timeout is not None and timeout < 0.1:
+                raise OutcomeUnknown("no answer in time")
+            given.append(timeout or 0)
+            return super().call_many(commands, timeout=timeout)
+
+    group = committed(BusyLink())
+    said = group.commit_many("submit", [(n,) for n in range(MAX_ROWS * 6)], patience=0.3)
+
+    assert said == [[b"ok", n] for n in range(MAX_ROWS * 6)]
+    assert len(given) == 6
+
+
 def test_a_hung_server_answers_large_rows_as_soon_as_small_ones(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
