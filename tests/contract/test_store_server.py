@@ -634,19 +634,20 @@ def test_a_task_whose_messages_always_vanish_fails(opened: Callable[..., RealSto
 
 def test_after_an_outage_everybody_gets_one_more_lease(opened: Callable[..., RealStore]) -> None:
     """When nobody swept for long, silence proves nothing; a lease given up stays given up."""
-    store = opened(lease_seconds=SHORT)
+    lease = 1.0  # long enough for a busy machine to reach the first sweep in
+    store = opened(lease_seconds=lease)
     task_id = submit(store)
     store.start(task_id)
     store.register(OTHER)
     store.expire(OTHER)
     store.sweep()
-    time.sleep(SHORT * 1.5)
+    time.sleep(lease * 1.5)
     store.link.call("SET", f"{KEYS.base}swept", store.now_ms() - 60_000)
 
     swept = store.sweep()
     assert (swept.graced, swept.rescued) == (1, 0)
     assert store.read(task_id).state is NodeState.RUNNING
-    time.sleep(SHORT * 1.5)
+    time.sleep(lease * 1.5)
     assert store.sweep().rescued == 1
 
 
