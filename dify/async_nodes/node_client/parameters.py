@@ -104,13 +104,31 @@ def number(
     return found
 
 
+def whole_number(given: Mapping[str, Any], name: str, *, least: int, most: int) -> int | None:
+    """Return a number without a fraction, or None where nothing is given."""
+    found = number(given, name, None, least=least, most=most)
+    if found is not None and not found.is_integer():
+        raise AsyncNodesInvalidInput(f"{name} must be a whole number, not {found:g}")
+    return None if found is None else int(found)
+
+
 def text(given: Mapping[str, Any], name: str, *, required: bool = False) -> str:
     """Return a text without the spaces around it."""
     value = given.get(name)
+    if isinstance(value, list | dict):
+        raise AsyncNodesInvalidInput(f"{name} must be a text, not {_kind(value)}")
     found = "" if value is None else str(value).strip()
     if required and not found:
         raise AsyncNodesInvalidInput(f"{name} is empty")
     return found
+
+
+def any_text(given: Mapping[str, Any], name: str) -> str:
+    """Return a text as it is; what is none, but a value of Dify, as JSON."""
+    value = given.get(name)
+    if value is None or isinstance(value, str):
+        return value or ""
+    return json.dumps(value, ensure_ascii=False, default=str)
 
 
 def task_id(given: Mapping[str, Any]) -> str:
@@ -136,6 +154,8 @@ def json_object(given: Mapping[str, Any], name: str) -> dict[str, Any]:
 
 def json_value(given: Mapping[str, Any], name: str) -> Any:
     """Return any value that a parameter holds as JSON."""
+    if isinstance(given.get(name), list | dict):
+        return given[name]
     return _json(text(given, name, required=True), name)
 
 
@@ -158,8 +178,7 @@ def json_items(given: Mapping[str, Any], name: str, most: int) -> list[dict[str,
 
 def priority(given: Mapping[str, Any]) -> int | None:
     """Return 0 (most urgent) to 9, or None where the service decides."""
-    found = number(given, "priority", None, least=0, most=9)
-    return None if found is None else int(found)
+    return whole_number(given, "priority", least=0, most=9)
 
 
 def tags(given: Mapping[str, Any]) -> list[str]:
@@ -195,5 +214,11 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _kind(value: Any) -> str:
-    kinds = {list: "an array", str: "a text", bool: "true or false", type(None): "null"}
+    kinds = {
+        list: "an array",
+        dict: "an object",
+        str: "a text",
+        bool: "true or false",
+        type(None): "null",
+    }
     return kinds.get(type(value), "a number")

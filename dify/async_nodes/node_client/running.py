@@ -76,9 +76,9 @@ def await_end(tool: Tool, service: Service, task_id: str, how: Manner) -> Messag
     yield from show(tool, service, record)
 
 
-def seconds_left(service: Service, how: Manner) -> float:
+def seconds_left(service: Service, how: Manner, spare: float = 0.0) -> float:
     """Return how long to wait: what came before counts, and what comes after takes a moment."""
-    return min(how.seconds, service.left() - (LAST - LONGEST))
+    return min(how.seconds, service.left() - (LAST - LONGEST) - spare)
 
 
 def _when_late(service: Service, known: dict[str, Any], how: Manner) -> dict[str, Any]:
@@ -157,6 +157,8 @@ def uploaded(service: Service, files: Any, node: str, name: str) -> str | list[s
 
     """
     given = files if isinstance(files, list) else [files]
+    if not all(isinstance(file, File) for file in given):
+        raise AsyncNodesInvalidInput("files must hold files of Dify")
     takes_list = service.takes_list(node, name)
     if len(given) > 1 and not takes_list:
         message = f"the input {name} of {node} takes one file, {len(given)} were given"
@@ -165,9 +167,7 @@ def uploaded(service: Service, files: Any, node: str, name: str) -> str | list[s
     return ids if takes_list else ids[0]
 
 
-def _uploaded(service: Service, file: Any) -> str:
-    if not isinstance(file, File):
-        raise AsyncNodesInvalidInput("files must hold files of Dify")
+def _uploaded(service: Service, file: File) -> str:
     try:
         content = file.blob
     except Exception as error:  # whatever the SDK raises, no task is submitted without its file

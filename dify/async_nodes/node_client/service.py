@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import re
 import time
 import uuid
@@ -36,6 +37,7 @@ PAGE = 200
 LAST = 597.0
 """Seconds from its begin in which a call must have said all: Dify's daemon ends it after 600."""
 
+UNKNOWN_CERTIFICATE = "CERTIFICATE_VERIFY_FAILED"
 MARKUP = re.compile(r"<(style|script).*?</\1>|<[^>]*>", re.DOTALL | re.IGNORECASE)
 PLAIN = re.compile(r"[!-~]+", re.ASCII)
 KEY = re.compile(r"[!-~]{1,255}", re.ASCII)
@@ -190,7 +192,7 @@ class Service:
                 wanted = _seconds(answer.headers.get("Retry-After"))
             except httpx.HTTPError as problem:
                 error = AsyncNodesUnavailable(f"{self._base} was not reached: {_said(problem)}")
-                wanted = 0.0
+                wanted = 0.0 if _may_pass(problem) else math.inf
             passes = isinstance(error, AsyncNodesOverloaded | AsyncNodesUnavailable)
             wait = max(pause, wanted)
             if not passes or time.monotonic() + wait > until:
@@ -289,9 +291,14 @@ def _seconds(text: str | None) -> float:
     return float(text) if text is not None and re.fullmatch(r"[0-9]{1,9}", text) else 0.0
 
 
+def _may_pass(error: httpx.HTTPError) -> bool:
+    """Tell whether a moment later it may be different: a certificate is the same then."""
+    return UNKNOWN_CERTIFICATE not in str(error)
+
+
 def _said(error: httpx.HTTPError) -> str:
     text = str(error) or type(error).__name__
-    if "CERTIFICATE_VERIFY_FAILED" in text:
+    if UNKNOWN_CERTIFICATE in text:
         return f"{text}. Name its authority in SSL_CERT_FILE for Dify's plugin_daemon"
     if isinstance(error, httpx.ConnectError):
         text += ". Inside a container 127.0.0.1 is the container itself"

@@ -8,7 +8,7 @@ from typing import Any
 from dify_plugin import Tool
 from dify_plugin.entities.tool import ToolInvokeMessage
 from node_client.errors import AsyncNodesInvalidInput
-from node_client.parameters import json_object, json_value, number, text
+from node_client.parameters import any_text, json_object, json_value, number, text
 from node_client.running import run
 from node_client.service import Service
 
@@ -24,12 +24,13 @@ class CallHttp(Tool):
         }
         if headers := json_object(given, "headers_json"):
             inputs["headers"] = headers
-        if text(given, "body_json") and text(given, "body"):
-            raise AsyncNodesInvalidInput("give body_json or body, not both")
-        if text(given, "body_json"):
+        body = any_text(given, "body")
+        if any_text(given, "body_json").strip():
+            if body.strip():
+                raise AsyncNodesInvalidInput("give body_json or body, not both")
             inputs["json"] = json_value(given, "body_json")
-        elif given.get("body"):
-            inputs["body"] = str(given["body"])
+        elif body:
+            inputs["body"] = body
         silence = number(given, "request_timeout_seconds", 60, least=1, most=3600) or 60
         inputs["timeout_ms"] = int(silence * 1000)
         yield from run(self, service, "http.request", inputs, given)

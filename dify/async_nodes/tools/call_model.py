@@ -7,7 +7,8 @@ from typing import Any
 
 from dify_plugin import Tool
 from dify_plugin.entities.tool import ToolInvokeMessage
-from node_client.parameters import json_object, number, text
+from node_client.errors import AsyncNodesInvalidInput
+from node_client.parameters import any_text, json_object, number, text, whole_number
 from node_client.running import run
 from node_client.service import Service
 
@@ -17,10 +18,11 @@ class CallModel(Tool):
 
     def _invoke(self, tool_parameters: dict[str, Any]) -> Generator[ToolInvokeMessage]:
         given, service = tool_parameters, Service(self.runtime.credentials)
-        messages = [{"role": "user", "content": text(given, "prompt", required=True)}]
-        if system := text(given, "system"):
+        if not (prompt := any_text(given, "prompt").strip()):
+            raise AsyncNodesInvalidInput("prompt is empty")
+        messages = [{"role": "user", "content": prompt}]
+        if system := any_text(given, "system").strip():
             messages.insert(0, {"role": "system", "content": system})
-        most = number(given, "max_tokens", None, least=1, most=1_000_000)
         inputs = {
             "model": text(given, "model", required=True),
             "messages": messages,
@@ -28,7 +30,7 @@ class CallModel(Tool):
             "base_url": text(given, "base_url"),
             "api_key": text(given, "model_api_key"),
             "temperature": number(given, "temperature", None, least=0, most=2),
-            "max_tokens": None if most is None else int(most),
+            "max_tokens": whole_number(given, "max_tokens", least=1, most=1_000_000),
             "schema": json_object(given, "schema_json"),
         }
         wanted = {name: value for name, value in inputs.items() if value not in (None, "", {})}

@@ -23,6 +23,9 @@ from node_client.parameters import Manner, json_items, manner, text
 from node_client.running import STREAM, common, result_within, seconds_left
 from node_client.service import Service
 
+A_CANCEL = 0.02
+"""Seconds for which each task that may have to be cancelled shortens the longest wait."""
+
 CANCELS = Pool(50)
 """Time is up when tasks are cancelled: one after the other, a thousand would take too long."""
 
@@ -60,7 +63,8 @@ class RunBatch(Tool):
         self, service: Service, records: dict[str, dict[str, Any]], how: Manner
     ) -> Generator[ToolInvokeMessage]:
         """Read the tasks until all have ended or time is up; keep what was read in `records`."""
-        until = time.monotonic() + seconds_left(service, how)
+        spare = A_CANCEL * len(records) if how.on_timeout == "cancel" else 0.0
+        until = time.monotonic() + seconds_left(service, how, spare)
         pause, said = 0.3, -1
         while not batch.is_over(records.values()):
             self._look(service, records)

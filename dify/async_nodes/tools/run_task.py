@@ -9,7 +9,7 @@ from dify_plugin import Tool
 from dify_plugin.entities import ParameterOption
 from dify_plugin.entities.tool import ToolInvokeMessage
 from node_client.choices import node_options
-from node_client.parameters import json_object, text
+from node_client.parameters import any_text, json_object, text
 from node_client.running import run, uploaded
 from node_client.service import Service
 
@@ -21,8 +21,8 @@ class RunTask(Tool):
         service = Service(self.runtime.credentials)
         node = text(tool_parameters, "node", required=True)
         inputs = json_object(tool_parameters, "inputs_json")
-        if tool_parameters.get("text"):
-            inputs[text(tool_parameters, "text_input") or "text"] = str(tool_parameters["text"])
+        if given := any_text(tool_parameters, "text"):
+            inputs[text(tool_parameters, "text_input") or "text"] = given
         if tool_parameters.get("files"):
             name = text(tool_parameters, "file_input") or "file"
             inputs[name] = uploaded(service, tool_parameters["files"], node, name)
