@@ -81,7 +81,7 @@ def package(patient: Patient) -> Check:
     except UnsoundPlugin as error:
         return Check("Dify package", Outcome.FAIL, str(error))
     if errors:
-        hint = "async-nodes dify lint dify/async_nodes"
+        hint = "./run dify lint dify/async_nodes"
         return Check("Dify package", Outcome.FAIL, f"{errors[0].file}: {errors[0].text}", hint)
     return Check("Dify package", Outcome.OK, named)
 
