@@ -17,7 +17,7 @@ from async_nodes.core.states import EventType, NodeState
 NULL = b"null"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)  # not frozen: that alone would take a microsecond
 class Submission:
     """Hold a validated task on its way into the store.
 

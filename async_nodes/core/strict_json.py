@@ -74,6 +74,12 @@ def loads(
     if _may_exceed(raw, limits):
         _Scanner(text, *limits).check()
     try:
+        value, end = _DECODER.raw_decode(text)
+        if end == len(text):
+            return value
+    except (ValueError, RecursionError):
+        pass  # space at the start, or a fault: `decode` knows which
+    try:
         return _DECODER.decode(text)
     except (ValueError, RecursionError) as error:
         _Scanner(text, *limits).check()

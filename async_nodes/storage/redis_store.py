@@ -164,6 +164,8 @@ class RedisStore:
             verdict = self.row("submit", submit_row(submission))
         except OutcomeUnknown as error:
             raise unknown_outcome(task_id, error) from error
+        if verdict[0] == b"ok":
+            return Accepted(task_id, int(verdict[1]), int(verdict[2]))
         (said,) = self.accepted([task_id], [verdict])
         if isinstance(said, AsyncNodesError):
             raise said
