@@ -224,8 +224,15 @@ def state_line(data: dict[str, Any], terminal: Terminal) -> str:
         )
     error = data.get("error")
     if isinstance(error, dict):
-        said.append(printable(f"{error.get('message')} [{error.get('code')}]"))
+        said.append(printable(f"{_named(error)} [{error.get('code')}]"))
     return "  ".join(said)
+
+
+def _named(error: dict[str, Any]) -> str:
+    """Return an error's message, after its class where that is the node's own: KeyError: 'rain'."""
+    message, kind = str(error.get("message")), str(error.get("type") or "")
+    known = kind in {"", message, "TerminalError", "RetryableError"}
+    return message if known or error.get("code") != "node_failed" else f"{kind}: {message}"
 
 
 def progress_line(data: dict[str, Any], terminal: Terminal) -> str:

@@ -56,11 +56,11 @@ def test_an_output_that_was_not_streamed_is_printed() -> None:
 
 def test_a_failure_is_told_with_its_error() -> None:
     """A failed task prints its error on stderr, nothing on stdout, and ends with 1."""
-    error = {"code": "node_failed", "message": "no luck", "type": "E", "retryable": False}
+    error = {"code": "node_failed", "message": "no luck", "type": "KeyError", "retryable": False}
     done = {"state": "Failed", "attempt": 1, "error": error, "output": None}
     out, notes, status = follow(RUNNING, ("done", done))
     assert (out, status) == ("", 1)
-    assert "no luck [node_failed]" in notes
+    assert "KeyError: no luck [node_failed]" in notes
 
 
 def test_text_of_a_superseded_attempt_is_called_that() -> None:
