@@ -24,7 +24,7 @@ from prometheus_client import disable_created_metrics
 from redis.exceptions import ResponseError
 from setproctitle import setproctitle
 
-from async_nodes.access import collector, identity, listener, ops, seats, ticket_keys
+from async_nodes.access import identity, listener, ops, seats, ticket_keys
 from async_nodes.access.app import build_app
 from async_nodes.access.fast_lane import FastLane
 from async_nodes.access.guard import refuse_open_door
@@ -37,6 +37,7 @@ from async_nodes.access.services import Services
 from async_nodes.access.signals import Signals
 from async_nodes.access.tls import ServerTls
 from async_nodes.access.tls_handshake import Handshakes
+from async_nodes.core import collector
 from async_nodes.core.errors import AsyncNodesError
 from async_nodes.dispatch.celery_factory import make_app
 from async_nodes.dispatch.connect import open_shared

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from celery import signals
 
+from async_nodes.core import collector
 from async_nodes.core.errors import AsyncNodesError
 from async_nodes.core.log_levels import LEVELS
 from async_nodes.core.priority import LISTS
@@ -177,6 +178,8 @@ class Installation:
             if self._lists:
                 self._start_intake(self._worker.pool)
             work_metrics.expose(self._settings.metrics_port)
+            if not self._mounted:
+                collector.rest()
             _log.info("Worker %s is ready", self._worker_id, extra={"action": "worker_ready"})
 
     def _on_child(self, **_: object) -> None:
