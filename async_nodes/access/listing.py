@@ -78,18 +78,18 @@ def requested_filters() -> Filters:
         nodes=tuple(query.texts("node", most=50, longest=128)),
         tags=tuple(query.texts("tag", most=MAX_TAGS, longest=MAX_TAG)),
         after_ms=_time("created_after"),
-        before_ms=_time("created_before"),
+        before_ms=_time("created_before", round_up=True),
     )
 
 
-def _time(name: str) -> int | None:
+def _time(name: str, *, round_up: bool = False) -> int | None:
     """Return the milliseconds since 1970 that a parameter stands for."""
     given = query.text(name, longest=_LONGEST_TIME)
     if given is None:
         return None
     try:
         # A plus sign that was not encoded has become a space on its way.
-        return epoch_ms(given.replace(" ", "+"), name)
+        return epoch_ms(given.replace(" ", "+"), name, round_up=round_up)
     except (AsyncNodesError, OverflowError):
         query.refuse(name, f"{name} must be a time with its zone, such as 2026-12-01T09:00:00Z")
 
@@ -97,10 +97,12 @@ def _time(name: str) -> int | None:
 def _found(listing: Listing, *, full: bool) -> Response:
     most = query.number("limit", least=1, most=MOST, default=USUAL)
     cursor = query.text("cursor", longest=128) or ""
-    page = listing.find(g.tenant, requested_filters(), cursor, most=most)
+    filters = requested_filters()
+    page = listing.find(g.tenant, filters, cursor, most=most)
     if not full:
-        return _answer([dumps(one) for one in listing.summaries(g.tenant, page.ids)], page.next)
-    documents, looked_up = listing.documents(g.tenant, page.ids)
+        brief = listing.summaries(g.tenant, page.ids, states=filters.states)
+        return _answer([dumps(one) for one in brief], page.next)
+    documents, looked_up = listing.documents(g.tenant, page.ids, states=filters.states)
     if looked_up < len(page.places):  # the bytes were enough: the rest is another page
         return _answer(documents, page.places[looked_up - 1].cursor)
     return _answer(documents, page.next)

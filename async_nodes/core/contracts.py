@@ -168,8 +168,10 @@ def iso(milliseconds: int) -> str:
     return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{rest:03d}Z"
 
 
-def epoch_ms(text: object, pointer: str) -> int:
+def epoch_ms(text: object, pointer: str, *, round_up: bool = False) -> int:
     """Return an ISO 8601 time with a zone as milliseconds since 1970.
+
+    A part of a millisecond is left out, or with `round_up` counted as a whole one.
 
     Raises:
         AsyncNodesError: ``invalid_request`` at `pointer`.
@@ -182,7 +184,8 @@ def epoch_ms(text: object, pointer: str) -> int:
     if moment.tzinfo is None:
         raise _invalid(pointer, f"must name its zone (Z or +08:00); {text!r} does not")
     elapsed = moment - _EPOCH
-    return (elapsed.days * 86_400 + elapsed.seconds) * 1000 + elapsed.microseconds // 1000
+    milliseconds = (elapsed.microseconds + 999 * round_up) // 1000
+    return (elapsed.days * 86_400 + elapsed.seconds) * 1000 + milliseconds
 
 
 # -- the two spellings -----------------------------------------------------------------------------

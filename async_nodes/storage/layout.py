@@ -208,6 +208,11 @@ def glance(raw: bytes) -> Glance:
     return Glance(version, text(tenant), raw[json_at:])
 
 
+def state_of(raw: bytes) -> NodeState:
+    """Return the state in a stored string."""
+    return STATES[raw[_AT["state"]]]
+
+
 _NUMBER = struct.Struct("<I")
 _AT = {
     field.name: struct.calcsize("<" + "".join(before.python for before in FIELDS[:index]))

@@ -162,22 +162,31 @@ class Listing:
             if len(found) >= most or look <= 0:
                 return Page(tuple(found), last.cursor)
 
-    def summaries(self, tenant: str, ids: Sequence[str]) -> list[dict[str, Any]]:
+    def summaries(
+        self, tenant: str, ids: Sequence[str], *, states: Sequence[NodeState] = ()
+    ) -> list[dict[str, Any]]:
         """Return tasks in brief, without inputs, output, attempts and metadata.
 
-        Those that the tenant has not, or not any more, are left out.
+        Those that the tenant has not, or not any more, are left out, and where states are given
+        those in any other: it may have changed since the task was found.
         """
         if not ids:
             return []
         found = self._store.run("brief", tenant, *ids)
-        return [summary(*parts) for parts in found if parts]
+        shown = [summary(*parts) for parts in found if parts]
+        return [one for one in shown if one["state"] in states] if states else shown
 
     def documents(
-        self, tenant: str, ids: Sequence[str], *, most_bytes: int = MOST_BYTES
+        self,
+        tenant: str,
+        ids: Sequence[str],
+        *,
+        states: Sequence[NodeState] = (),
+        most_bytes: int = MOST_BYTES,
     ) -> tuple[list[bytes], int]:
         """Return whole public documents, and how many of the ids were looked up.
 
-        The look-up stops once so many bytes are there. What the tenant has not is left out.
+        The look-up stops once so many bytes are there. Left out is what `summaries` leaves out.
         """
         found: list[bytes] = []
         size = done = 0
@@ -189,8 +198,10 @@ class Listing:
                 if size >= most_bytes:
                     break
                 done += 1
-                glance = layout.glance(raw) if isinstance(raw, bytes) else None
-                if glance is not None and glance.tenant == tenant:
+                if not isinstance(raw, bytes) or (states and layout.state_of(raw) not in states):
+                    continue
+                glance = layout.glance(raw)
+                if glance.tenant == tenant:
                     found.append(glance.json)
                     size += len(glance.json)
         return found, done

@@ -236,6 +236,22 @@ def test_a_task_in_brief(redis_server: RedisServer, schema: int) -> None:
     real.link.close()
 
 
+def test_what_has_changed_since_it_was_found_is_left_out(real: RealStore, listing: Listing) -> None:
+    """Whoever asks for a state is shown tasks in that state alone, in brief and whole."""
+    ids = [put(real, at) for at in range(1, 4)]
+    waiting = (NodeState.PENDING,)
+    found = listing.find("default", Filters(states=waiting)).ids
+    assert set(found) == set(ids)
+    end(real, ids[1])
+
+    left = [task_id for task_id in found if task_id != ids[1]]
+    assert [one["task_id"] for one in listing.summaries("default", found, states=waiting)] == left
+    whole, looked = listing.documents("default", found, states=waiting)
+    assert [json.loads(one)["task_id"] for one in whole] == left
+    assert looked == 3
+    assert len(listing.summaries("default", found)) == 3
+
+
 def test_whole_documents_stop_at_their_bytes(real: RealStore, listing: Listing) -> None:
     """One more than the bytes allow, then no more; foreign and missing ones are left out."""
     ids = [put(real, at) for at in range(1, 31)]

@@ -61,6 +61,9 @@ def test_filters_choose(web: Web, hand: Hand) -> None:
     assert ids(listed(web, created_after="2100-01-01T00:00:00+08:00")) == []
     assert b not in ids(listed(web, created_before=made))
     assert b not in ids(listed(web, created_after=made))
+    # A part of a millisecond counts.
+    assert b in ids(listed(web, created_before=made.replace("Z", "001Z")))
+    assert b not in ids(listed(web, created_after=made.replace("Z", "001Z")))
     # A plus sign that the client did not encode.
     raw = web.get("/v1/tasks?created_after=2000-01-01T00:00:00+08:00&state=Failed")
     assert ids(raw) == [b]
