@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import ast
+import json
+import math
+import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
@@ -11,6 +14,8 @@ from async_nodes.dify import shapes
 from async_nodes.dify.files import Files
 
 BASES: Final = {"provider": "ToolProvider", "tool": "Tool", "endpoint": "Endpoint"}
+MOST_DEPTH: Final = 60
+VERIFICATION: Final = ".verification.dify.json"
 ALONE: Final = ("models", "agent_strategies", "datasources", "triggers")
 """Kinds of plugins that the daemon refuses beside any other kind."""
 
@@ -53,7 +58,9 @@ def check(files: Files) -> list[Finding]:
         found += _source(files, part)
         found += _parameters(part) if part.kind == "tool" else []
     found += _names(parts)
+    found += [scope for part in parts for scope in _scopes(part.path, part.said)]
     found += _beside(files, manifest)
+    found += _secrets(files)
     found += [advice for part in parts for advice in _languages(part.path, part.said)]
     return found
 
@@ -73,23 +80,51 @@ def _read(
         return None
     try:
         said: Any = yaml.load(files[path], Loader=_loader())  # noqa: S506 - a safe one
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except (yaml.YAMLError, UnicodeDecodeError, ValueError) as error:
         found.append(Finding(path, "", f"is no YAML: {' '.join(str(error).split())}"))
+        return None
+    except RecursionError:
+        found.append(Finding(path, "", "is nested too deeply"))
         return None
     if not isinstance(said, dict):
         found.append(Finding(path, "", "must hold names with values"))
+        return None
+    if (odd := _odd(said)) is not None:
+        found.append(Finding(path, "", odd))
         return None
     wrong = jsonschema_rs.validator_for(shape).iter_errors(said)
     found += [Finding(path, _place(one.instance_path), one.message) for one in wrong]
     return said
 
 
+def _odd(said: Any, depth: int = 0) -> str | None:
+    """Return what a value holds that the SDK could not send to the daemon as JSON."""
+    if depth > MOST_DEPTH:
+        return "is nested too deeply, or within itself"
+    if isinstance(said, dict):
+        for key in said:
+            if not isinstance(key, str):
+                return f"the name {key!r} must be a text: put it in quotes"
+    elif not isinstance(said, list):
+        finite = not isinstance(said, float) or math.isfinite(said)
+        known = said is None or isinstance(said, str | bool | int | float)
+        return None if known and finite else f"{said!r} is nothing that JSON has"
+    below = (_odd(one, depth + 1) for one in (said.values() if isinstance(said, dict) else said))
+    return next((one for one in below if one is not None), None)
+
+
 def _loader() -> Any:
-    """Return YAML's safe loader, less its reading of times: the daemon wants to see their text."""
+    """Return YAML's safe loader, as strict as the daemon's: no name twice, times as their text."""
     import yaml
 
     class Loader(yaml.SafeLoader):
-        pass
+        def construct_mapping(self, node: Any, deep: bool = False) -> Any:  # noqa: FBT001, FBT002
+            keys = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
+            for place, key in enumerate(keys):
+                if key in keys[:place] and key != "<<":
+                    problem = f"the name {key!r} is there twice"
+                    raise yaml.constructor.ConstructorError(None, None, problem, node.start_mark)
+            return super().construct_mapping(node, deep=deep)
 
     Loader.yaml_implicit_resolvers = {
         first: [(tag, regexp) for tag, regexp in known if tag != "tag:yaml.org,2002:timestamp"]
@@ -140,6 +175,9 @@ _SHAPES: Final = {
 def _kinds(manifest: dict[str, Any]) -> Iterator[Finding]:
     plugins = _dict(manifest.get("plugins"))
     given = [kind for kind in ("tools", "endpoints", *ALONE) if plugins.get(kind)]
+    if _is_uuid(str(manifest.get("author"))):
+        text = "must be no UUID: the daemon takes such a plugin for one that is being debugged"
+        yield Finding("manifest.yaml", "author", text)
     if not given:
         yield Finding("manifest.yaml", "plugins", "names nothing: no tools, no endpoints, no other")
     for kind in ALONE:
@@ -227,6 +265,48 @@ def _parameters(tool: _Part) -> Iterator[Finding]:
         ):
             text = "must be a list exactly where multiple is true"
             yield Finding(tool.path, f"{where}.default", text)
+
+
+def _scopes(path: str, said: Any, where: str = "") -> Iterator[Finding]:
+    """Check each scope of a parameter or setting: of three types, words joined by ``&``."""
+    if isinstance(said, dict):
+        scope, kind = said.get("scope"), said.get("type")
+        if isinstance(scope, str) and "type" in said and "label" in said:
+            known = shapes.SCOPES.get(str(kind), ())
+            wrong = [word for word in scope.split("&") if word.strip() not in known]
+            if wrong:
+                text = f"{wrong[0]!r} is no scope of {kind}: " + (", ".join(known) or "it has none")
+                yield Finding(path, f"{where}.scope".removeprefix("."), text)
+        for key, value in said.items():
+            yield from _scopes(path, value, f"{where}.{key}")
+    elif isinstance(said, list):
+        for number, value in enumerate(said):
+            yield from _scopes(path, value, f"{where}[{number}]")
+
+
+def _secrets(files: Files) -> Iterator[Finding]:
+    """Look for what should not be given away with a plugin."""
+    for path, content in files.items():
+        if path.startswith(".git/") or path == ".env":
+            yield Finding(path, "", "does not belong into a package: see .difyignore", advice=True)
+        elif b"PRIVATE KEY-----" in content[:4096]:
+            yield Finding(path, "", "holds a private key: see .difyignore", advice=True)
+    if (said := files.get(VERIFICATION)) is not None and not _is_object(said):
+        yield Finding(VERIFICATION, "", "must be a JSON object, or the daemon reads no signature")
+
+
+def _is_object(content: bytes) -> bool:
+    try:
+        return isinstance(json.loads(content), dict)
+    except ValueError:
+        return False
+
+
+def _is_uuid(text: str) -> bool:
+    try:
+        return bool(uuid.UUID(text))
+    except ValueError:
+        return False
 
 
 def _names(parts: list[_Part]) -> Iterator[Finding]:

@@ -58,8 +58,34 @@ CREDENTIAL_TYPES: Final = [
     "model-selector",
     "app-selector",
     "array[tools]",
-    "any",
 ]
+_MODELS: Final = (
+    "llm",
+    "text-embedding",
+    "rerank",
+    "tts",
+    "speech2text",
+    "moderation",
+    "vision",
+    "document",
+    "tool-call",
+)
+_VALUES: Final = (
+    "string",
+    "number",
+    "object",
+    "array[number]",
+    "array[string]",
+    "array[object]",
+    "array[file]",
+)
+SCOPES: Final = {
+    "app-selector": ("all", "chat", "workflow", "completion"),
+    "model-selector": _MODELS,
+    "any": _VALUES,
+}
+"""The words that narrow what a selector offers."""
+
 METHODS: Final = ["HEAD", "GET", "POST", "PUT", "DELETE", "OPTIONS"]
 
 Schema = dict[str, Any]
@@ -149,13 +175,14 @@ MANIFEST: Final = _object(
     },
 )
 
-_OPTION: Final = _object({"value": _text(1023), "label": LABEL})
+_OPTION: Final = _object({"value": {"type": "string", "minLength": 1}, "label": LABEL})
+_SHORT_OPTION: Final = _object({"value": _text(127), "label": LABEL})
 _CREDENTIAL: Final = _object(
     {"type": {"enum": CREDENTIAL_TYPES}, "label": LABEL},
     {
         "required": {"type": "boolean"},
         "default": {"type": ["string", "number", "boolean", "null"]},
-        "options": {**_list_of(_OPTION), "maxItems": 127},
+        "options": {**_list_of(_SHORT_OPTION), "maxItems": 127},
         "help": LABEL,
         "placeholder": LABEL,
         "url": {"type": "string"},

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey, RSAPublicKey
 
 KEY_BITS = 4096
+LEAST_BITS = 2048
+PKCS1 = b"-----BEGIN RSA PUBLIC KEY-----"
 
 
 def new_key() -> tuple[bytes, bytes]:
@@ -97,8 +99,8 @@ def _said(comment: bytes) -> tuple[bytes, int]:
     except (ValueError, KeyError, TypeError, binascii.Error) as error:
         message = "what the package has in place of a signature cannot be read"
         raise UnsoundPlugin(message) from error
-    if type(at) is not int:
-        raise UnsoundPlugin("the signature's time is no whole number")
+    if type(at) is not int or not 0 < at < 1 << 63:
+        raise UnsoundPlugin("the signature's time is no whole number of seconds since 1970")
     return signature, at
 
 
@@ -113,6 +115,8 @@ def _private(pem: bytes) -> RSAPrivateKey:
         raise UnsoundPlugin(message) from error
     if not isinstance(key, RSAPrivateKey):
         raise UnsoundPlugin("Dify knows RSA keys only")
+    if key.key_size < LEAST_BITS:
+        raise UnsoundPlugin(f"a key of {key.key_size} bits protects nothing: take {KEY_BITS}")
     return key
 
 
@@ -127,4 +131,10 @@ def _public(pem: bytes) -> RSAPublicKey:
         raise UnsoundPlugin(message) from error
     if not isinstance(key, RSAPublicKey):
         raise UnsoundPlugin("Dify knows RSA keys only")
+    if PKCS1 not in pem:
+        message = (
+            "Dify reads public keys as PKCS #1 (BEGIN RSA PUBLIC KEY) only: "
+            "openssl rsa -pubin -in this.pem -RSAPublicKey_out"
+        )
+        raise UnsoundPlugin(message)
     return key

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import hashlib
 import io
 import json
+import os
 import subprocess
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -113,6 +118,98 @@ def test_a_name_that_leads_out_is_refused(name: str) -> None:
         of_zip(to_zip({name: b"x"}))
 
 
+@pytest.mark.parametrize(
+    "names",
+    [
+        ["./a"],
+        ["a//b"],
+        ["C:/x"],
+        ["a\nb"],
+        ["a", "a/b"],
+        ["."],
+        ["a/./b"],
+    ],
+)
+def test_a_name_that_is_another_place_is_refused(names: list[str]) -> None:
+    """On the daemon's disk it would be over another file, or not be what it says."""
+    with pytest.raises(UnsoundPlugin, match="package holds"):
+        of_zip(zip_of(dict.fromkeys(names, b"x")))
+
+
+def test_a_name_that_ends_early_is_refused() -> None:
+    """Some readers see the whole of it, others what stands before the NUL."""
+    with pytest.raises(UnsoundPlugin, match="no name of a file"):
+        of_zip(zip_of({"aXb": b"x"}).replace(b"aXb", b"a\0b"))
+
+
+def test_a_link_in_a_package_is_refused() -> None:
+    """A package holds files."""
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w") as archive:
+        entry = zipfile.ZipInfo("link")
+        entry.create_system, entry.external_attr = 3, 0o120777 << 16
+        archive.writestr(entry, "/etc/passwd")
+
+    with pytest.raises(UnsoundPlugin, match="is a link"):
+        of_zip(out.getvalue())
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_LZMA, zipfile.ZIP_BZIP2])
+def test_what_the_daemon_cannot_unpack_is_refused(method: int) -> None:
+    """It knows deflate, and no compression at all."""
+    with pytest.raises(UnsoundPlugin, match="compressed in a way"):
+        of_zip(zip_of({"a": b"x"}, method))
+
+
+@given(st.data())
+def test_a_damaged_package_is_refused_or_the_same(data: st.DataObject) -> None:
+    """Whichever of its bytes is another."""
+    whole = zip_of(sample(), zipfile.ZIP_DEFLATED)
+    damaged = bytearray(whole)
+    for _ in range(data.draw(st.integers(1, 4))):
+        damaged[data.draw(st.integers(0, len(whole) - 1))] = data.draw(st.integers(0, 255))
+
+    with contextlib.suppress(UnsoundPlugin):
+        of_zip(bytes(damaged))
+
+
+def zip_of(files: dict[str, bytes], method: int = zipfile.ZIP_STORED) -> bytes:
+    """Return a zip as anybody makes it."""
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", method) as archive:
+        for name, content in files.items():
+            archive.writestr(name, content)
+    return out.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("name", "says"), [(b"bad\xff.txt", "bad.*ff"), (b"a\nb", "no name that a zip can hold")]
+)
+def test_a_file_whose_name_no_zip_holds_is_named(folder: Path, name: bytes, says: str) -> None:
+    """It would have another name wherever it is unpacked."""
+    Path(os.fsdecode(os.fsencode(folder) + b"/" + name)).write_text("x")
+
+    with pytest.raises(UnsoundPlugin, match=says):
+        of_folder(folder)
+
+
+def test_a_list_of_what_is_ignored_that_is_no_text_is_named(folder: Path) -> None:
+    """Rather than to pack what should stay out."""
+    (folder / ".difyignore").write_bytes(b"\xff\xfe\x00")
+
+    with pytest.raises(UnsoundPlugin, match=r"\.difyignore cannot be read"):
+        of_folder(folder)
+
+
+def test_a_huge_file_is_not_read(folder: Path) -> None:
+    """Its size is enough to refuse it."""
+    with (folder / "huge").open("wb") as file:
+        file.truncate(1 << 40)
+
+    with pytest.raises(UnsoundPlugin, match="50 MiB"):
+        of_folder(folder)
+
+
 @pytest.mark.filterwarnings("ignore:Duplicate name")
 def test_a_name_twice_is_refused() -> None:
     """One reader would see the first, another the last."""
@@ -211,12 +308,59 @@ def test_signing_again_replaces_the_signature(keys: tuple[bytes, bytes]) -> None
         (b"[]", "cannot be read"),
         (b'{"signature": "%%%", "time": 1}', "cannot be read"),
         (b'{"signature": "eA==", "time": true}', "no whole number"),
+        (b'{"signature": "eA==", "time": 0}', "no whole number"),
+        (b'{"signature": "eA==", "time": 9223372036854775808}', "no whole number"),
     ],
 )
 def test_what_is_no_signature_is_named(comment: bytes, says: str) -> None:
     """Nothing there, or rubbish."""
     with pytest.raises(UnsoundPlugin, match=says):
         verify(to_zip(sample(), comment=comment), [])
+
+
+def pem_of(key: Any, form: str = "TraditionalOpenSSL", password: str = "") -> bytes:
+    """Return a private key as PEM."""
+    encryption: serialization.KeySerializationEncryption = serialization.NoEncryption()
+    if password:
+        encryption = serialization.BestAvailableEncryption(password.encode())
+    shape = getattr(serialization.PrivateFormat, form)
+    return key.private_bytes(serialization.Encoding.PEM, shape, encryption)
+
+
+RSA = rsa.generate_private_key(public_exponent=65_537, key_size=2048)
+WEAK = rsa.generate_private_key(public_exponent=65_537, key_size=1024)  # noqa: S505 - refused
+CURVE = ec.generate_private_key(ec.SECP256R1())
+SPKI = RSA.public_key().public_bytes(
+    serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
+)
+
+
+@pytest.mark.parametrize(
+    ("key", "says"),
+    [
+        (pem_of(WEAK), "1024 bits"),
+        (pem_of(CURVE), "RSA keys only"),
+        (pem_of(RSA, password="secret"), "with a password"),
+        (SPKI, "no private key"),
+        (b"", "no private key"),
+    ],
+)
+def test_a_key_that_cannot_sign_is_named(key: bytes, says: str) -> None:
+    """Too short, of another kind, locked, public, or none."""
+    with pytest.raises(UnsoundPlugin, match=says):
+        signed(to_zip(sample()), key, at=AT)
+
+
+@pytest.mark.parametrize(
+    ("key", "says"),
+    [(SPKI, "RSAPublicKey_out"), (pem_of(RSA), "no public key"), (b"\xff", "no public key")],
+)
+def test_a_key_that_the_daemon_would_not_read_is_named(key: bytes, says: str) -> None:
+    """It knows one form of public keys only; what we verified, it would refuse."""
+    package = signed(to_zip(sample()), pem_of(RSA, "PKCS8"), at=AT)
+
+    with pytest.raises(UnsoundPlugin, match=says):
+        verify(package, [key])
 
 
 def test_a_key_that_is_none_is_named() -> None:

@@ -44,6 +44,33 @@ BROKEN = [
     (M, "provider/sample.yaml", "provider/nowhere.yaml", ("provider/nowhere.yaml", "")),
     (M, "entrypoint: main", "entrypoint: start", ("start.py", "")),
     (M, "label: {", "label: {{", (M, "")),
+    (M, "author: somebody", "author: 0b5c7f0e-7f0a-4c55-9d0c-3f6a8f6f2b11", (M, "author")),
+    (M, "meta:", "version: 0.2.0\nmeta:", (M, "")),
+    (M, "meta:", "1: odd\nmeta:", (M, "")),
+    (M, "meta:", "odd: .nan\nmeta:", (M, "")),
+    (M, "meta:", "odd: !!binary aGk=\nmeta:", (M, "")),
+    (M, "meta:", "odd: &odd [*odd]\nmeta:", (M, "")),
+    (M, "meta:", f"odd: {'[' * 100}{']' * 100}\nmeta:", (M, "")),
+    (M, "meta:", f"odd: {'[' * 5000}\nmeta:", (M, "")),
+    (P, "type: secret-input", "type: any", (P, "credentials_for_provider.key.type")),
+    (
+        P,
+        "type: secret-input",
+        "scope: llm, type: secret-input",
+        (P, "credentials_for_provider.key.scope"),
+    ),
+    (
+        P,
+        "type: secret-input",
+        "scope: workflow & llm, type: app-selector",
+        (P, "credentials_for_provider.key.scope"),
+    ),
+    (
+        P,
+        "type: secret-input",
+        f"options: [{{value: {'x' * 128}, label: {{en_US: x, zh_Hans: x}}}}], type: select",
+        (P, "credentials_for_provider.key.options[0].value"),
+    ),
     (P, "tools: [tools/say.yaml]", "tools: []", (P, "tools")),
     (P, "tools/say.yaml", "tools/nowhere.yaml", ("tools/nowhere.yaml", "")),
     (P, "type: secret-input", "type: password", (P, "credentials_for_provider.key.type")),
@@ -80,6 +107,45 @@ def test_what_is_broken_is_named(file: str, old: str, new: str, place: tuple[str
 
     assert place in [(one.file, one.where) for one in found if not one.advice], found
     assert {one.file for one in found if not one.advice} <= {place[0], file, M}
+
+
+@pytest.mark.parametrize(
+    ("type", "scope"),
+    [
+        ("app-selector", "workflow"),
+        ("app-selector", "chat & all"),
+        ("model-selector", "llm&vision"),
+    ],
+)
+def test_a_scope_of_its_type_is_sound(type: str, scope: str) -> None:  # noqa: A002
+    """Words that the type knows, joined as the daemon splits them."""
+    files = sample()
+    said = f"scope: {scope}, type: {type}"
+    files[P] = files[P].decode().replace("type: secret-input", said).encode()
+
+    assert check(files) == []
+
+
+@pytest.mark.parametrize(
+    ("path", "content"),
+    [
+        ("keys/mine.pem", b"-----BEGIN RSA PRIVATE KEY-----\n"),
+        ("a.txt", b"x\n-----BEGIN PRIVATE KEY-----\n"),
+        (".env", b"KEY=1"),
+        (".git/HEAD", b"ref"),
+    ],
+)
+def test_what_should_not_be_given_away_is_advice(path: str, content: bytes) -> None:
+    """A daemon would take it all the same."""
+    found = check({**sample(), path: content})
+
+    assert [(one.file, one.advice) for one in found] == [(path, True)]
+
+
+@pytest.mark.parametrize(("content", "sound"), [(b"{}", True), (b"[]", False), (b"{", False)])
+def test_a_file_of_verification_is_json(content: bytes, sound: bool) -> None:  # noqa: FBT001
+    """The daemon reads it before the signature, and fails at anything else."""
+    assert (check({**sample(), ".verification.dify.json": content}) == []) is sound
 
 
 @pytest.mark.parametrize(
