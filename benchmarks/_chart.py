@@ -36,7 +36,7 @@ svg { --ground: #ffffff; --text: #1f2328; --muted: #636c76; --line: #dfe3e8; --o
     --p0: #5aa2e0; --p1: #e8a85c; --p2: #7d8896; --p3: #6dbb87; } }
 text { fill: var(--text); font-size: 13px; }
 .title { font-size: 18px; font-weight: 600; }
-.muted { fill: var(--muted); font-size: 12px; }
+.muted { fill: var(--muted); font-size: 12px; font-weight: normal; }
 .heading { font-weight: 600; }
 .own { fill: var(--own); font-weight: 600; }
 .figure { font-variant-numeric: tabular-nums; }
