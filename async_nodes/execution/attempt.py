@@ -31,6 +31,8 @@ from async_nodes.nodes.context import NoBlobs
 from async_nodes.nodes.files import NodeFiles, prepared
 
 if TYPE_CHECKING:
+    from types import TracebackType
+
     from async_nodes.core.files import Files
     from async_nodes.core.ports import Blobs, Claim, Ending, Finished, Tasks
     from async_nodes.egress.guard import Guard
@@ -199,8 +201,22 @@ def _perform(
     except GreenletExit:
         # A worker that is made to stop at once kills its greenlets so.
         return endings.released(report.side)
-    except BaseException as error:  # noqa: BLE001 - the node's own, whatever it may be
+    except BaseException as error:  # the node's own, whatever it may be
+        if not isinstance(error, AsyncNodesError):
+            # The record has one line of it; who looks for the mistake wants the place.
+            ctx.log.exception("The node raised", exc_info=_from_the_body(error, job.spec))
         return _failed(error, claim, job.policy, report.side, ctx.hide)
+
+
+def _from_the_body(
+    error: BaseException, spec: NodeSpec
+) -> tuple[type[BaseException], BaseException, TracebackType | None]:
+    """Return what logging wants to know of an error, without our own calls above the body."""
+    code = getattr(spec.function, "__code__", None)
+    place = error.__traceback__
+    while place is not None and place.tb_frame.f_code is not code:
+        place = place.tb_next
+    return type(error), error, place or error.__traceback__
 
 
 def _failed(

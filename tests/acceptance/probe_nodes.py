@@ -8,7 +8,7 @@ import json
 import os
 from typing import TYPE_CHECKING, Any
 
-from async_nodes import RetryableError, TerminalError, node
+from async_nodes import RetryableError, RetryPolicy, TerminalError, node
 from async_nodes.core.context import current
 
 if TYPE_CHECKING:
@@ -268,14 +268,20 @@ def secret(ctx: NodeContext, password: str, count: int) -> int:
     return count
 
 
-@node("probe.indiscreet", redact=("password",))
+@node("probe.indiscreet", redact=("password",), retry=RetryPolicy(max_attempts=1))
 def indiscreet(ctx: NodeContext, password: str) -> None:
     """Say the secret in the log and in an error."""
     ctx.log.warning("the password is %s", password)
-    raise TerminalError(f"{password} is wrong")
+    message = f"{password} is wrong"
+    raise ValueError(message)
 
 
-@node("probe.indiscreet_cpu", kind="cpu", redact=("password",))
+@node(
+    "probe.indiscreet_cpu",
+    kind="cpu",
+    redact=("password",),
+    retry=RetryPolicy(max_attempts=1),
+)
 def indiscreet_cpu(ctx: NodeContext, password: str) -> None:
     """Do the same in the CPU pool."""
     indiscreet(ctx, password=password)

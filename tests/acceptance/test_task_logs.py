@@ -163,7 +163,11 @@ def test_a_secret_that_a_node_says_is_not_shown(stack: Stack, node: str) -> None
     logged = stack.client.request("GET", f"/v1/tasks/{task_id}/logs").json["lines"]
 
     assert record["error"]["message"] == "[redacted] is wrong"
-    assert [line["text"] for line in logged] == ["the password is [redacted]"]
+    said, raised = [line["text"] for line in logged]
+    assert said == "the password is [redacted]"
+    assert raised.startswith("The node raised\nTraceback (most recent call last):\n")
+    assert raised.endswith("[redacted] is wrong")
+    assert "hunter2hunter2" not in raised
     assert "hunter2hunter2" not in json.dumps(record)
     stack.until(lambda: "the password is [redacted]" in stack.logs(), "not logged", 5)
     assert "hunter2hunter2" not in stack.logs(10_000)
