@@ -70,11 +70,11 @@ def curl(settings: Settings, url: str) -> str:
 
 
 def welcome(url: str) -> list[tuple[str, str]]:
-    """Return what a person may open, four names and their URLs."""
+    """Return what a person may open, names and their URLs."""
     return [
         (tr("Tasks", "任务"), f"{url}/v1/tasks"),
         (tr("Nodes", "节点"), f"{url}/v1/nodes"),
-        (tr("API", "接口"), f"{url}/openapi.json"),
+        (tr("API", "接口"), f"{url}/docs"),
         (tr("Metrics", "指标"), f"{url}/metrics"),
     ]
 

@@ -12,7 +12,12 @@ from async_nodes.cli.language import tr
 
 
 @click.command(
-    help=tr("Run the tests of the checkout.", "运行源码目录中的测试。"),
+    help=tr(
+        "Run the tests of the checkout: without ARGUMENTS the checks and every tier,"
+        " otherwise pytest alone with these, such as -k settings.",
+        "运行源码目录中的测试:不带参数时运行检查和各级测试,"
+        "否则仅以这些参数运行 pytest,如 -k settings。",
+    ),
     context_settings={"ignore_unknown_options": True},
 )
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
