@@ -76,6 +76,8 @@ class Driver:
         self._lock = threading.Lock()
         self.storage: dict[str, bytes] = {}
         self.invoked: list[dict[str, Any]] = []
+        self.may_start = threading.Event()  # an app takes its time while this is not set
+        self.may_start.set()
         self.heard = threading.Event()  # a heartbeat
         self.manifest: dict[str, Any] | None = None
         self.declared: list[str] = []
@@ -104,7 +106,8 @@ class Driver:
         elif event == "session":
             data = said["data"]
             if data["type"] == "invoke":
-                self._serve(said["session_id"], data["data"])
+                asked = (said["session_id"], data["data"])
+                threading.Thread(target=self._serve, args=asked, daemon=True).start()
             elif (waiting := self._calls.get(said["session_id"])) is not None:
                 waiting.put(data)
         elif event is None and "meta" in said:
@@ -119,6 +122,7 @@ class Driver:
             answer = self._stored(request)
         else:
             self.invoked.append({"type": asked["type"], **request})
+            self.may_start.wait(30)
             answer = {"data": {}}
         for event, data in (("response", answer), ("end", None)):
             self._say(
@@ -138,6 +142,9 @@ class Driver:
         key = request["key"]
         if request["opt"] == "set":
             self.storage[key] = bytes.fromhex(request["value"])
+            return {"data": "ok"}
+        if request["opt"] == "del":
+            self.storage.pop(key, None)
             return {"data": "ok"}
         if request["opt"] == "exist":
             return {"data": key in self.storage}

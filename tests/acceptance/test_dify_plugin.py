@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -624,13 +625,17 @@ def test_a_service_that_is_away_is_named(plugin: Piped) -> None:
 # -- endpoints -------------------------------------------------------------------------------------
 
 
-def signed(body: bytes, *, at: float | None = None, secret: str = SECRET) -> dict[str, str]:
+def signed(
+    body: bytes, *, at: float | None = None, secret: str = SECRET, message: str = "msg_1"
+) -> dict[str, str]:
     """Return the headers of Standard Webhooks for a body."""
     moment = str(int(time.time() if at is None else at))
     key = base64.b64decode(secret.removeprefix("whsec_"))
-    mac = hmac.new(key, b"msg_1." + moment.encode() + b"." + body, hashlib.sha256).digest()
+    mac = hmac.new(
+        key, message.encode() + b"." + moment.encode() + b"." + body, hashlib.sha256
+    ).digest()
     return {
-        "webhook-id": "msg_1",
+        "webhook-id": message,
         "webhook-timestamp": moment,
         "webhook-signature": f"v1,{base64.b64encode(mac).decode()}",
     }
@@ -703,6 +708,58 @@ def test_what_is_not_news_is_refused(
 
     assert endpoint(plugin, "POST", "/callback", body, headers)[0] == status
     assert plugin.storage == kept
+
+
+@pytest.mark.parametrize("secret", ["", "whsec_", "whsec_AAAA", "whsec_密钥", "whsec_%"])
+def test_a_secret_that_is_none_lets_nobody_sign(plugin: Piped, secret: str) -> None:
+    """An empty one everybody has."""
+    body = news()
+    key = secret if secret.isascii() and "%" not in secret else "whsec_"
+    headers = signed(body, secret=key, message="msg_empty")
+
+    status, said = endpoint(plugin, "POST", "/callback", body, headers, webhook_secret=secret)
+
+    assert status == 403
+    assert "secret" in said["message"]
+
+
+def test_news_that_come_twice_start_one_app(plugin: Piped) -> None:
+    """A sender that hears nothing in its time sends them again, also while the app runs."""
+    body = news(state="Succeeded")
+    headers, app = signed(body, message="msg_twice"), {"app_id": "app-2", "inputs": {}}
+    started = len(plugin.invoked)
+    plugin.may_start.clear()
+    with ThreadPoolExecutor(1) as pool:
+        first = pool.submit(endpoint, plugin, "POST", "/callback", body, headers, app=app)
+        until = time.monotonic() + 10
+        while len(plugin.invoked) == started and time.monotonic() < until:
+            time.sleep(0.01)
+        meanwhile = endpoint(plugin, "POST", "/callback", body, headers, app=app)[0]
+        plugin.may_start.set()
+
+        assert (meanwhile, first.result()[0]) == (409, 200)
+    assert endpoint(plugin, "POST", "/callback", body, headers, app=app)[0] == 200
+    assert len(plugin.invoked) == started + 1
+
+
+def test_what_is_kept_stays_within_what_dify_gives(plugin: Piped) -> None:
+    """The newest news, none of them large: Dify refuses what is more than the manifest asks for."""
+    ids = [f"t_{number:026d}" for number in range(1, 211)]
+    for number, task in enumerate(ids):
+        body = news(task_id=task, state="Succeeded", output="x" * (200_000 if number > 205 else 9))
+        headers = signed(body, message=f"msg_many_{number}")
+        assert endpoint(plugin, "POST", "/callback", body, headers)[0] == 200
+
+    assert len(plugin.storage) <= 201
+    assert sum(map(len, plugin.storage.values())) < 1 << 20
+    assert endpoint(plugin, "GET", f"/tasks/{ids[0]}")[0] == 404
+    assert endpoint(plugin, "GET", f"/tasks/{ids[200]}")[1]["output"] == "x" * 9
+    assert endpoint(plugin, "GET", f"/tasks/{ids[-1]}")[1] == {
+        "task_id": ids[-1],
+        "state": "Succeeded",
+        "output": None,
+        "left_out": True,
+    }
 
 
 def test_what_was_not_delivered_is_not_found(plugin: Piped) -> None:
