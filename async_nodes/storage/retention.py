@@ -19,7 +19,7 @@ SHARE = 0.70
 """Of `maxmemory`, from which on ended tasks are forgotten."""
 
 LAST_RESORT = 0.90
-"""From which on dead letters are, too."""
+"""From which on dead letters are, too, and tasks whose node is still to clean up after them."""
 
 YOUNGEST_MS = 60_000
 """Since its end, before which no task is forgotten: its client may be about to read it."""

@@ -99,6 +99,22 @@ def test_dead_letters_are_the_last_to_go(store: RealStore) -> None:
     assert store.read(letter) is None
 
 
+def test_what_is_to_be_cleaned_up_after_goes_as_late(store: RealStore) -> None:
+    """A node's clean-up reads the record: it stays until that is done."""
+    claim = store.start(submit(store))
+    store.run("end", claim.task_id, "expect", 60_000)
+    error = b'{"code":"node_failed","type":"E","message":"m","retryable":false}'
+    store.finish(claim.task_id, claim.fence, Ending(event=EventType.ERROR, error=error))
+    retention = Retention(store.store, youngest_ms=0)
+    squeeze(store, (SHARE + LAST_RESORT) / 2)
+    assert retention.relieve() == 0
+    assert store.read(claim.task_id) is not None
+
+    store.run("end", claim.task_id, "done", 0)
+    assert retention.relieve() == 1
+    assert store.read(claim.task_id) is None
+
+
 def test_room_is_made_in_a_full_store(store: RealStore) -> None:
     """Where the server refuses every other write."""
     for _ in range(50):
