@@ -497,6 +497,72 @@ def test_a_parameter_is_taken_as_dify_gives_it(
     assert json.loads(service.bodies[0])["inputs"] == inputs
 
 
+# -- files -----------------------------------------------------------------------------------------
+
+
+def dify_file(url: str, **more: Any) -> dict[str, Any]:
+    """Return a file as Dify hands it over."""
+    found = {"dify_model_identity": "__dify__file__", "url": url, "type": "document", "size": 1}
+    return {**found, "mime_type": None, "filename": None, "extension": None, **more}
+
+
+@pytest.fixture
+def takes_files(service: Service) -> Service:
+    """Return a service whose node takes files."""
+    file_id = "f_" + "0" * 26
+    service.on("GET /v1/nodes/n", answer(200, {"inputs": {"properties": {"file": LIST}}}))
+    service.on("POST /v1/files", answer(201, {"file_id": file_id}))
+    service.on("GET /empty", answer(200, b""))
+    service.on("GET /large", answer(200, b"x" * (60 << 20)))
+    service.on("GET /gone", answer(403, b"expired"))
+    return service
+
+
+LIST = {"type": "array", "items": {"type": "string"}}
+
+
+def test_files_of_every_kind_are_handed_over(run: Run, takes_files: Service) -> None:
+    """Empty, large, without a name, two with one name, with a name that is no header."""
+    base = takes_files.url
+    files = [
+        dify_file(f"{base}/empty"),
+        dify_file(f"{base}/empty", filename="报告 & co.pdf", mime_type="application/pdf"),
+        dify_file(f"{base}/empty", filename="报告 & co.pdf"),
+        dify_file(f"{base}/large", filename="x" * 400),
+    ]
+
+    found = run(files=files)
+
+    assert found.error is None
+    assert takes_files.count("POST /v1/files") == 4
+    assert json.loads(takes_files.bodies[-2])["inputs"] == {"file": ["f_" + "0" * 26] * 4}
+
+
+def test_a_file_that_comes_slowly_is_awaited(run: Run, takes_files: Service) -> None:
+    """Longer than the SDK would by itself."""
+    empty = answer(200, b"")
+
+    def slowly(request: Any) -> None:
+        time.sleep(6)
+        empty(request)
+
+    takes_files.on("GET /slow", slowly)
+
+    assert run(files=[dify_file(f"{takes_files.url}/slow")]).error is None
+
+
+@pytest.mark.parametrize("path", ["/gone", "/nowhere", "no-url"])
+def test_no_task_is_submitted_without_its_file(run: Run, takes_files: Service, path: str) -> None:
+    """One whose address has expired is named."""
+    url = takes_files.url + path if path.startswith("/") else path
+
+    found = run(files=[dify_file(url, filename="report.pdf")])
+
+    assert found.error["error_type"] == "AsyncNodesInvalidInput"
+    assert "report.pdf" in found.error["message"]
+    assert takes_files.count("POST /v1/tasks") == 0
+
+
 # -- many ------------------------------------------------------------------------------------------
 
 
