@@ -49,6 +49,8 @@ from async_nodes.telemetry import metrics
 
 SLOW_SECONDS: Final = 1.0
 MAX_LOGGED_PATH: Final = 200
+ONLY_POST: Final = frozenset({"/v1/tasks/batch", "/v1/dead-letters/requeue"})
+"""Paths that would be read as a task's for other methods."""
 
 log = logging.getLogger(__name__)
 
@@ -115,11 +117,12 @@ def equip(target: Flask | Blueprint, guard: Guard, *, base: str = "") -> None:
     """
 
     @target.before_request
-    def begin() -> None:
+    def begin() -> Response | None:
         # One more than is allowed: Werkzeug cuts a chunked body at its bound without a word.
         request.max_content_length = MAX_REQUEST + 1
         g.base = base
         _begin(guard)
+        return _other_method()
 
     target.after_request(_end)
     target.register_error_handler(AsyncNodesError, _problem)
@@ -147,6 +150,21 @@ def _begin(guard: Guard) -> None:
     )
     guard.check_sender(request.remote_addr)
     g.tenant = guard.tenant(headers.get("Authorization"))
+
+
+def _other_method() -> Response | None:
+    """Answer for a method that a path does not have although its like, a task's path, does.
+
+    Raises:
+        MethodNotAllowed: it is not OPTIONS.
+
+    """
+    if request.method == "POST" or request.path.removeprefix(g.base) not in ONLY_POST:
+        return None
+    allowed = ["OPTIONS", "POST"]
+    if request.method != "OPTIONS":
+        raise MethodNotAllowed(allowed)
+    return Response(headers={"Allow": ", ".join(allowed)})
 
 
 def _end(response: Response) -> Response:

@@ -27,6 +27,7 @@ from async_nodes.core import strict_json
 from async_nodes.core.contracts import iso
 from async_nodes.core.errors import AsyncNodesError
 from async_nodes.core.states import Reason
+from async_nodes.core.whole import whole_within
 from async_nodes.dispatch.request import invalid, unknown
 from async_nodes.dispatch.submit import Submitted, digest_of_key
 from async_nodes.storage.dead_letters import PAGE, DeadLetters
@@ -253,9 +254,9 @@ def _wanted() -> tuple[str | None, int]:
     for name in given:
         if name not in ("node", "limit"):
             raise unknown(name, ("node", "limit"))
-    node, most = given.get("node"), given.get("limit", USUAL)
+    node, most = given.get("node"), whole_within(given.get("limit", USUAL), 1, MOST)
     if node is not None and not (isinstance(node, str) and node):
         raise invalid("node is the name of a node", "/node")
-    if isinstance(most, bool) or not isinstance(most, int) or not 1 <= most <= MOST:
+    if most is None:
         raise invalid(f"limit is a whole number from 1 to {MOST}", "/limit")
     return node, most

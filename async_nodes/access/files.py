@@ -206,6 +206,7 @@ def _from_form(files: Files, form: Form, body: Iterator[bytes], key: str) -> Kep
     _about("", "", request.args.to_dict(), key)  # a wrong query is told before the upload
     with files.receive() as arriving:
         form.read(body, arriving.write)
+        _about("", "", form.values, key)  # also what the query goes before
         given = {**form.values, **request.args.to_dict()}
         return arriving.commit(_about(form.name, form.media_type, given, key))
 

@@ -26,7 +26,9 @@ _QUOTED_KEY = re.compile(r'"((?:[ !#-\[\]-~]|\\["\\])*)"', re.ASCII)
 _WAIT = re.compile(
     r"(?:^|,)\s*wait\s*=\s*\"?([0-9]{1,9})\"?\s*(?=$|[,;])", re.ASCII | re.IGNORECASE
 )
-_SECONDS = re.compile(r"[0-9]{1,9}(\.[0-9]{1,20})?", re.ASCII)
+_WEIGHT = re.compile(r"[0-9]{1,9}(\.[0-9]{1,20})?", re.ASCII)
+_SECONDS = re.compile(r"[0-9]{1,400}(\.[0-9]{1,400})?(e[+-]?[0-9]{1,4})?", re.ASCII | re.IGNORECASE)
+"""A number as JSON writes it, and so the programs that write a float into a query."""
 
 
 def wait_seconds(prefer: str | None, query: str | None) -> float:
@@ -141,6 +143,6 @@ def _weighted(header: str) -> Iterator[tuple[str, float]]:
         for parameter in parameters:
             key, _, value = parameter.partition("=")
             if key.strip() == "q":
-                good = _SECONDS.fullmatch(value.strip())
+                good = _WEIGHT.fullmatch(value.strip())
                 weight = min(float(value), 1.0) if good else 0.0
         yield name, weight

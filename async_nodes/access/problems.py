@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from typing import Any, Final
 from urllib.parse import quote
@@ -15,6 +16,7 @@ from async_nodes.core.strict_json import dumps
 CONTENT_TYPE: Final = "application/problem+json"
 MAX_DETAIL: Final = 1_000
 MAX_INSTANCE: Final = 300
+_CUT_ESCAPE: Final = re.compile("%[0-9A-F]?$")
 
 _OWN_MEMBERS: Final = frozenset(
     {"type", "title", "status", "detail", "instance", "code", "retryable", "hint", "trace_id"}
@@ -62,7 +64,7 @@ def document(
         "hint": hint,
     }
     if path:
-        members["instance"] = quote(path)[:MAX_INSTANCE]
+        members["instance"] = _CUT_ESCAPE.sub("", quote(path)[:MAX_INSTANCE])
     if trace_id:
         members["trace_id"] = trace_id
     if error.pointer is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from async_nodes.core.errors import AsyncNodesError
+from async_nodes.core.whole import whole_within
 
 CLASSES = ("high", "default", "low")
 KINDS = ("io", "cpu")
@@ -23,8 +24,9 @@ def parse(value: object) -> int:
     """
     if isinstance(value, str) and value in NAMED:
         return NAMED[value]
-    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= LEAST_URGENT:
-        return value
+    number = whole_within(value, 0, LEAST_URGENT)
+    if number is not None:
+        return number
     raise AsyncNodesError(
         "invalid_request",
         f"priority must be 0 (most urgent) to 9, or high, default or low; it was {value!r}",

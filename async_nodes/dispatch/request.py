@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, Final, NoReturn, TypeGuard
+from typing import Any, Final, NoReturn
 
 import msgspec
 
@@ -19,6 +19,7 @@ from async_nodes.core import priority, strict_json
 from async_nodes.core.contracts import epoch_ms
 from async_nodes.core.errors import AsyncNodesError
 from async_nodes.core.retry import MAX_ATTEMPTS, MAX_INTERVAL_MS, RetryPolicy
+from async_nodes.core.whole import whole, whole_within
 from async_nodes.nodes import NodeSpec
 from async_nodes.nodes.registry import UnknownNodeError
 
@@ -315,9 +316,10 @@ def _inputs(value: Any) -> dict[str, Any]:
 
 
 def _timeout(value: Any) -> int:
-    if not _is_integer(value) or not 1 <= value <= MAX_TIMEOUT_MS:
+    number = whole_within(value, 1, MAX_TIMEOUT_MS)
+    if number is None:
         _refuse(f"timeout_ms must be a whole number of 1 to {MAX_TIMEOUT_MS}", "/timeout_ms")
-    return value
+    return number
 
 
 def _deadline(value: Any) -> int:
@@ -363,15 +365,15 @@ def _metadata(value: Any) -> dict[str, Any]:
 _POLICY: Final[Mapping[str, tuple[Callable[[Any], bool], str]]] = MappingProxyType(
     {
         "max_attempts": (
-            lambda v: _is_integer(v) and 1 <= v <= MAX_ATTEMPTS,
+            lambda v: whole_within(v, 1, MAX_ATTEMPTS) is not None,
             f"a whole number of 1 to {MAX_ATTEMPTS}",
         ),
         "initial_ms": (
-            lambda v: _is_integer(v) and 0 <= v <= MAX_INTERVAL_MS,
+            lambda v: whole_within(v, 0, MAX_INTERVAL_MS) is not None,
             f"a whole number of 0 to {MAX_INTERVAL_MS}",
         ),
         "max_ms": (
-            lambda v: _is_integer(v) and 0 <= v <= MAX_INTERVAL_MS,
+            lambda v: whole_within(v, 0, MAX_INTERVAL_MS) is not None,
             f"a whole number of 0 to {MAX_INTERVAL_MS}",
         ),
         "multiplier": (
@@ -382,11 +384,12 @@ _POLICY: Final[Mapping[str, tuple[Callable[[Any], bool], str]]] = MappingProxyTy
         ),
         "jitter": (lambda v: isinstance(v, bool), "true or false"),
         "total_ms": (
-            lambda v: v is None or (_is_integer(v) and v >= 0),
+            lambda v: v is None or whole_within(v, 0) is not None,
             "null or a whole number of 0 or more",
         ),
     }
 )
+_WHOLE: Final = frozenset({"max_attempts", "initial_ms", "max_ms", "total_ms"})
 
 
 def _policy(value: Any) -> dict[str, Any]:
@@ -398,16 +401,15 @@ def _policy(value: Any) -> dict[str, Any]:
         holds, wanted = _POLICY[name]
         if not holds(given):
             _refuse(f"retry_policy.{name} must be {wanted}", f"/retry_policy/{name}")
-    return value
+    return {
+        name: whole(given) if name in _WHOLE and given is not None else given
+        for name, given in value.items()
+    }
 
 
 def merged_policy(default: RetryPolicy | None, given: Mapping[str, Any]) -> RetryPolicy:
     """Return the members given, and for all others those of the default, or the general ones."""
     return RetryPolicy(**{**(default or RetryPolicy()).to_json(), **given})
-
-
-def _is_integer(value: object) -> TypeGuard[int]:
-    return isinstance(value, int) and not isinstance(value, bool)
 
 
 def unknown(name: str, known: Iterable[str], *, within: str = "") -> AsyncNodesError:

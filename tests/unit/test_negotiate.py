@@ -30,6 +30,10 @@ from async_nodes.core.errors import AsyncNodesError
         (None, "0", 0),
         (None, "1.5", 1.5),
         (None, "1000", 30),
+        (None, "1e1", 10),
+        (None, "2.5E-1", 0.25),
+        (None, "1.5e+308", 30),
+        (None, "1e999", 30),
     ],
 )
 def test_a_wait_is_read_from_query_or_prefer(
@@ -39,7 +43,7 @@ def test_a_wait_is_read_from_query_or_prefer(
     assert negotiate.wait_seconds(prefer, query) == seconds
 
 
-@pytest.mark.parametrize("query", ["", "x", "-1", "1e3", "inf", "nan", " 1", "1\n", "٣"])
+@pytest.mark.parametrize("query", ["", "x", "-1", "1e", "e3", "inf", "nan", " 1", "1\n", "٣"])
 def test_a_wrong_wait_in_the_query_is_refused(query: str) -> None:
     """A parameter is a demand, so a wrong one is an error and not ignored."""
     with pytest.raises(AsyncNodesError) as caught:

@@ -17,7 +17,7 @@ def test_numbers_and_words_are_priorities(value: object, expected: int) -> None:
     assert parse(value) == expected
 
 
-@pytest.mark.parametrize("value", [-1, 10, 5.0, True, False, None, "5", "High", "", [], {}])
+@pytest.mark.parametrize("value", [-1, 10, 5.5, 10.0, True, False, None, "5", "High", "", [], {}])
 def test_anything_else_is_refused(value: object) -> None:
     """The error says what is allowed and shows what was sent."""
     with pytest.raises(AsyncNodesError, match="most urgent") as refused:

@@ -323,6 +323,7 @@ TEXTS: Final[Mapping[str, str]] = {
     "The cursor of the next page.": "下一页的游标。",
     "What all files take, arriving ones included.": "全部文件占用的字节数,含正在上传的。",
     "How many at most.": "最多多少个。",
+    "The file; without a body, an empty one.": "文件;没有请求体即为空文件。",
     "The next of the page before.": "上一页的 next。",
     "The part asked for": "请求的部分",
     "Which bytes, of how many, as bytes 0-99/1000": "哪些字节、共多少,如 bytes 0-99/1000",

@@ -95,7 +95,8 @@ def _upload() -> Schema:
             *parameters("idempotency_key"),
         ],
         requestBody={
-            "required": True,
+            "required": False,
+            "description": "The file; without a body, an empty one.",
             "content": {
                 "*/*": {"schema": {}, "example": "Dear customer, …"},
                 "multipart/form-data": {
