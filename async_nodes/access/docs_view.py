@@ -221,7 +221,7 @@ class View:
     def _header(self, name: str, piece: Schema) -> Row:
         header = self.resolve(piece)
         shown = {**self.resolve(header["schema"]), "description": header.get("description", "")}
-        return self._row(name, shown, place="header")
+        return self._row(name, shown)
 
     def _errors(self, responses: Schema) -> Iterator[tuple[str, str]]:
         for status, piece in sorted(responses.items()):
