@@ -180,16 +180,31 @@ def _all(
     on_done: Callable[[int], None] | None,
 ) -> tuple[Vectors, dict[str, int]]:
     """Run the batches, some at once, and put their results in order."""
-    from concurrent.futures import ThreadPoolExecutor, as_completed
+    from concurrent.futures import CancelledError, ThreadPoolExecutor, as_completed
+
+    failed = False
+
+    def unless_failed(start: int) -> tuple[Vectors, dict[str, int]]:
+        nonlocal failed
+        if failed:  # the pool takes the next one before anybody could take it back
+            raise CancelledError
+        try:
+            return batch(start)
+        except BaseException:
+            failed = True
+            raise
 
     found: dict[int, Vectors] = {}
     total: dict[str, int] = {}
     # In an I/O worker these threads are greenlets, as gevent has patched them.
     pool = ThreadPoolExecutor(max_workers=min(parallel, max(1, len(starts))))
     try:
-        running = {pool.submit(batch, start): start for start in starts}
+        running = {pool.submit(unless_failed, start): start for start in starts}
         for future in as_completed(running):
-            vectors, usage = future.result()
+            try:
+                vectors, usage = future.result()
+            except CancelledError:  # another batch has failed, and says so when its turn comes
+                continue
             found[running[future]] = vectors
             for name, count in usage.items():
                 total[name] = total.get(name, 0) + count
