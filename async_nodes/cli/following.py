@@ -17,7 +17,7 @@ from async_nodes.cli import symbols
 from async_nodes.cli.http import path_of
 from async_nodes.cli.language import tr
 from async_nodes.cli.log_lines import log_line
-from async_nodes.cli.terminal import Terminal, printable
+from async_nodes.cli.terminal import Terminal, clip, printable
 from async_nodes.core.errors import AsyncNodesError
 
 if TYPE_CHECKING:
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from async_nodes.cli.sse import Message
 
 _BAR = 24
+_LONGEST_RESULT = 500
+"""Columns of a result that is shown beside what was streamed; `async-nodes result` has it all."""
 _LAST_LINES = 2.0
 """Seconds that the lines of a task's log may come later than its end."""
 
@@ -116,14 +118,20 @@ class Follower:
         self._attempt = attempt
 
     def end(self, record: dict[str, Any]) -> int:
-        """Show how a task ended, its output unless it was streamed; return the exit status."""
+        """Show how a task ended and its output; return the exit status.
+
+        What was streamed is on stdout already, so what the body returned besides is a note.
+        """
         self._note(state_line(record, self._terminal))
         if record.get("state") != "Succeeded":
             return 1
+        output = record.get("output")
         if not self._wrote:
-            output = as_text(record.get("output"))
-            self.out.write(self._safe(output) + "\n")
+            self.out.write(self._safe(as_text(output)) + "\n")
             self.out.flush()
+        elif output is not None and not isinstance(output, str):
+            said = clip(json.dumps(output, ensure_ascii=False), _LONGEST_RESULT)
+            self._note(f"  {tr('result', '结果')}: {printable(said)}")
         return 0
 
     def _note(self, text: str) -> None:

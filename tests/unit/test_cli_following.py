@@ -54,6 +54,16 @@ def test_an_output_that_was_not_streamed_is_printed() -> None:
     assert "你好" in out
 
 
+def test_what_a_stream_returns_besides_its_text_is_a_note() -> None:
+    """An object of a body that streamed is on stderr; stdout holds the text alone."""
+    done = ("done", {**SUCCEEDED, "output": {"words": 2, "é": "x" * 900}})
+    out, notes, _ = follow(RUNNING, chunk("hi there"), done)
+
+    assert out == "hi there\n"
+    assert '  result: {"words": 2, "é": "xxx' in notes
+    assert max(map(len, notes.splitlines())) < 600
+
+
 def test_a_failure_is_told_with_its_error() -> None:
     """A failed task prints its error on stderr, nothing on stdout, and ends with 1."""
     error = {"code": "node_failed", "message": "no luck", "type": "KeyError", "retryable": False}
