@@ -129,6 +129,7 @@ def of_zip(data: bytes) -> tuple[Files, bytes]:
                 _check_entry(entry)
                 _check_name(entry.orig_filename, found)
                 found[entry.filename] = archive.read(entry)
+            _check_folders(found)
             return found, archive.comment
     except _DAMAGED as error:
         raise UnsoundPlugin(f"this is no sound package: {error}") from error
@@ -152,8 +153,12 @@ def _check_name(name: str, before: Mapping[str, bytes]) -> None:
         raise UnsoundPlugin(message)
     if name in before:
         raise UnsoundPlugin(f"the package holds {name!r} twice")
-    if any(str(folder) in before for folder in path.parents):
-        raise UnsoundPlugin(f"the package holds {name!r} below a file")
+
+
+def _check_folders(names: Mapping[str, bytes]) -> None:
+    for name in names:
+        if any(str(folder) in names for folder in PurePosixPath(name).parents):
+            raise UnsoundPlugin(f"the package holds {name!r} below a file")
 
 
 def _check_size(total: int, count: int) -> None:

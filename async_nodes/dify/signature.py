@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 KEY_BITS = 4096
 LEAST_BITS = 2048
+END_OF_TIME = 253_402_300_800
+"""Seconds from 1970 to the year 10000, which no calendar here has."""
 PKCS1 = b"-----BEGIN RSA PUBLIC KEY-----"
 
 
@@ -99,7 +101,7 @@ def _said(comment: bytes) -> tuple[bytes, int]:
     except (ValueError, KeyError, TypeError, binascii.Error) as error:
         message = "what the package has in place of a signature cannot be read"
         raise UnsoundPlugin(message) from error
-    if type(at) is not int or not 0 < at < 1 << 63:
+    if type(at) is not int or not 0 < at < END_OF_TIME:
         raise UnsoundPlugin("the signature's time is no whole number of seconds since 1970")
     return signature, at
 

@@ -79,7 +79,10 @@ def test_a_checksum_is_of_names_and_contents_in_their_order() -> None:
     assert checksum({"b/c": b"2", "a": b"1"}) == hashlib.sha256(by_hand).hexdigest()
 
 
-@given(st.dictionaries(st.from_regex(r"[a-z]{1,8}(/[a-z]{1,8})?", fullmatch=True), st.binary()))
+NAMES = st.from_regex(r"[a-z]{1,8}(/[a-z]{1,8})?\.[a-z]", fullmatch=True)
+
+
+@given(st.dictionaries(NAMES, st.binary()))
 def test_a_zip_gives_back_what_went_in(files: dict[str, bytes]) -> None:
     """Names, contents and their order."""
     assert list(of_zip(to_zip(files, comment=b"said"))[0].items()) == list(files.items())
@@ -126,6 +129,7 @@ def test_a_name_that_leads_out_is_refused(name: str) -> None:
         ["C:/x"],
         ["a\nb"],
         ["a", "a/b"],
+        ["a/b", "a"],
         ["."],
         ["a/./b"],
     ],
@@ -309,7 +313,7 @@ def test_signing_again_replaces_the_signature(keys: tuple[bytes, bytes]) -> None
         (b'{"signature": "%%%", "time": 1}', "cannot be read"),
         (b'{"signature": "eA==", "time": true}', "no whole number"),
         (b'{"signature": "eA==", "time": 0}', "no whole number"),
-        (b'{"signature": "eA==", "time": 9223372036854775808}', "no whole number"),
+        (b'{"signature": "eA==", "time": 253402300800}', "no whole number"),
     ],
 )
 def test_what_is_no_signature_is_named(comment: bytes, says: str) -> None:
