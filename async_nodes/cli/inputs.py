@@ -12,8 +12,11 @@ from async_nodes.cli.failures import Failure
 from async_nodes.cli.language import tr
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
+    from async_nodes.core.errors import AsyncNodesError
+
+_SHOWN = 40
 _ITEM = re.compile(r"(?P<key>[^=:]+)(?P<kind>:?=)(?P<value>.*)", re.DOTALL)
 
 
@@ -50,6 +53,22 @@ def parse(items: Iterable[str]) -> dict[str, Any]:
             raise Failure(tr(f"the input {key!r} is given twice", f"输入 {key!r} 重复"))
         inputs[key] = _json(key, text) if kind == ":=" else _text_or_file(key, text)
     return inputs
+
+
+def advised(error: AsyncNodesError, inputs: Mapping[str, Any]) -> AsyncNodesError | Failure:
+    """Return a server's refusal, with the other spelling where a text stands for a JSON value."""
+    faults = error.extra.get("errors")
+    for fault in faults if isinstance(faults, list) else []:
+        key = str(fault.get("pointer", "")).removeprefix("/inputs/")
+        if isinstance(inputs.get(key), str) and "got `str`" in str(fault.get("detail")):
+            value = "…" if len(inputs[key]) > _SHOWN else inputs[key]
+            spelt = f"{key}:={value}"
+            hint = tr(
+                f"{key}=… is text; for a number, true or a list write {spelt}",
+                f"{key}=… 是文本;数字、true 或列表请写成 {spelt}",
+            )
+            return Failure(f"{error.detail} [{error.code}]", hint)
+    return error
 
 
 def _json(key: str, text: str) -> Any:

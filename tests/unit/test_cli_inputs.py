@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from async_nodes.cli.failures import Failure, explain
-from async_nodes.cli.inputs import Upload, parse
+from async_nodes.cli.inputs import Upload, advised, parse
 from async_nodes.core.errors import AsyncNodesError
 
 
@@ -75,3 +75,29 @@ def test_all_wrong_fields_are_listed() -> None:
     said = explain(AsyncNodesError("invalid_request", "2 fields are wrong", errors=errors))
     assert "  /delay: too long" in said
     assert "  /ttl: negative" in said
+
+
+@pytest.mark.parametrize(
+    ("text", "spelt"), [("3", "n:=3"), ("[1, 2]", "n:=[1, 2]"), ("x" * 50, "n:=…")]
+)
+def test_a_text_in_place_of_a_value_gets_the_other_spelling(text: str, spelt: str) -> None:
+    """The server knows the type that is wanted, the command line how it is written."""
+    faults = [{"pointer": "/inputs/n", "detail": "Expected `int`, got `str`"}]
+    error = AsyncNodesError("invalid_inputs", "n: Expected `int`, got `str`", errors=faults)
+
+    told = advised(error, {"n": text})
+
+    assert isinstance(told, Failure)
+    assert told.hint.endswith(f"write {spelt}")
+    assert "[invalid_inputs]" in told.detail
+
+
+@pytest.mark.parametrize(
+    ("pointer", "detail"),
+    [("/inputs/m", "Expected `int`, got `str`"), ("/inputs/n", "Expected `str`, got `int`")],
+)
+def test_another_refusal_stays_as_it_is(pointer: str, detail: str) -> None:
+    """Of another input, or for another reason."""
+    error = AsyncNodesError("invalid_inputs", errors=[{"pointer": pointer, "detail": detail}])
+
+    assert advised(error, {"n": "3", "m": 4}) is error

@@ -11,9 +11,10 @@ import click
 from async_nodes.cli.client_options import client_for, follow_option, url_option, wait_option
 from async_nodes.cli.console import Console
 from async_nodes.cli.following import accepted
-from async_nodes.cli.inputs import parse
+from async_nodes.cli.inputs import advised, parse
 from async_nodes.cli.language import tr
 from async_nodes.cli.transfer import with_files
+from async_nodes.core.errors import AsyncNodesError
 
 
 @click.command(
@@ -50,5 +51,8 @@ def command(
         body["inputs"] = with_files(client, given, Console(sys.stderr))
         # The key lets the request be sent again when the answer to it was lost.
         headers = {"Idempotency-Key": uuid.uuid4().hex}
-        answer = client.post("/v1/tasks", body, headers=headers)
+        try:
+            answer = client.post("/v1/tasks", body, headers=headers)
+        except AsyncNodesError as error:
+            raise advised(error, given) from error
         return accepted(client, answer, mode)
