@@ -183,6 +183,19 @@ def test_what_has_expired_is_counted_no_more(real: RealStore, files: Files) -> N
     assert keys_left(real) == {f"{KEYS.base}filesize:{TENANT}"}
 
 
+def test_an_empty_file_goes_like_any_other(real: RealStore, files: Files) -> None:
+    """Deleted or expired, it takes nothing with it: the others are counted and listed as before."""
+    kept = put(files, b"kept", ttl_ms=60_000)
+    assert files.delete(put(files, b"", ttl_ms=60_000).file_id)
+    expired = put(files, b"", ttl_ms=1)
+    while real.link.call("EXISTS", KEYS.file(TENANT, expired.file_id)):
+        pass
+
+    page = files.page()
+
+    assert (page.used, [info.file_id for info in page.files]) == (4, [kept.file_id])
+
+
 def test_a_file_that_goes_away_is_not_cut_short(real: RealStore, files: Files) -> None:
     """A reader half-way through gets an error, never fewer bytes."""
     info = put(files, b"x" * (2 * CHUNK))

@@ -571,7 +571,7 @@ local function forget_file(tenant, id)
   redis.call('ZREM', B .. 'fileend:' .. tenant, id)
   if size then
     redis.call('HDEL', sizes, id)
-    redis.call('HINCRBY', sizes, 'total', '-' .. size)
+    if size ~= '0' then redis.call('HINCRBY', sizes, 'total', '-' .. size) end  -- '-0' is no integer
   end
 end
 local function tidy_files(tenant)
