@@ -125,3 +125,13 @@ def test_wrong_use_is_told(stack: Stack, words: str) -> None:
     """With the usage line and exit status 2."""
     done = run(stack, *words.split())
     assert (done.returncode, "Usage:" in done.stderr) == (2, True)
+
+
+def test_a_text_for_a_number_is_told_how_numbers_are_written(stack: Stack) -> None:
+    """The server's refusal, and the spelling that works."""
+    done = run(stack, "run", "test.emit", "n=3")
+
+    assert done.returncode == 1
+    assert "[invalid_inputs]" in done.stderr
+    assert "n:=3" in done.stderr
+    assert run(stack, "run", "test.emit", "n:=3", "--wait").returncode == 0
