@@ -1,4 +1,4 @@
-"""Errors whose class names an app can branch on: Dify shows them as ``error_type``."""
+"""Errors whose class names an app can branch on: Dify puts them into ``error_message``."""
 
 from __future__ import annotations
 
