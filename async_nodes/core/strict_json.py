@@ -41,6 +41,10 @@ _SUSPECT = re.compile(rb"\\u[dD][89a-fA-F]|[0-9]{200}|[eE]\+?[0-9]{3}")
 _ALIKE = bytes.maketrans(b"123456789ED", b"000000000ed")
 _LONG = b"0" * 200
 
+_QUOTED = re.compile(rb'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
+_SQUARE = bytes.maketrans(b"{}", b"[]")
+_NO_BRACKETS = bytes(byte for byte in range(256) if byte not in b"[]{}")
+
 # Possessive repeats (Python 3.11): no backtracking, whatever the text.
 _SPACE = re.compile(r"[ \t\n\r]*+")
 _STRING = re.compile(r'"(?:[^"\\\x00-\x1f]++|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*+"')
@@ -107,11 +111,25 @@ def _may_exceed(raw: bytes, limits: tuple[int, int, int]) -> bool:
     max_depth, max_members, max_digits = limits
     opened = raw.count(b"[") + raw.count(b"{")
     return (
-        opened > max_depth
-        or opened + raw.count(b",") > max_members
+        opened + raw.count(b",") > max_members
+        or (opened > max_depth and _is_deeper(raw, max_depth))
         or max_digits < MAX_DIGITS
         or _is_suspect(raw)
     )
+
+
+def _is_deeper(raw: bytes, max_depth: int) -> bool:
+    """Tell whether more containers are inside each other; of what is not JSON it may say either.
+
+    Each pass takes away the innermost ones, so that a list of a thousand objects takes two: the
+    exact scanner would need a hundred times as long.
+    """
+    brackets = _QUOTED.sub(b"", raw).translate(_SQUARE, _NO_BRACKETS)
+    for _ in range(max_depth):
+        if not brackets:
+            return False
+        brackets = brackets.replace(b"[]", b"")
+    return bool(brackets)
 
 
 def _is_suspect(raw: bytes) -> bool:

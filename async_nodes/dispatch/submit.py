@@ -33,8 +33,11 @@ if TYPE_CHECKING:
     from async_nodes.storage.layout import Document
 
 IDEMPOTENCY_DIGITS: Final = 32
-_AT_A_TIME: Final = 100
-"""Items of a batch that are read without a pause: a few milliseconds."""
+_WITHOUT_PAUSE: Final = 0.005
+"""Seconds for which a batch is read without letting others have their turn."""
+
+_PAUSE: Final = 0.001
+"""Seconds of a turn for others. With none, gevent would resume before it looks at its sockets."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,9 +178,11 @@ class Submitter:
         ids = iter(sorted(self._ids.make(now_ms) for _ in items))
         answers: list[Submitted | AsyncNodesError | None] = []
         asked: list[Submission] = []
+        paused = time.perf_counter()
         for index, raw in enumerate(items):
-            if index % _AT_A_TIME == 0:
-                time.sleep(0)  # in a process of many greenlets the others have their turn
+            if time.perf_counter() - paused > _WITHOUT_PAUSE:
+                time.sleep(_PAUSE)
+                paused = time.perf_counter()
             try:
                 request, own_key = parse_item(raw, self._registry, now_ms=now_ms)
                 self._let_in(request, tenant, now_ms)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import threading
+import time
 from typing import Any
 
 import pytest
@@ -160,8 +162,7 @@ def test_large_batches(web: Web) -> None:
 def test_a_batch_is_json_and_a_post(web: Web) -> None:
     """As every other submit: by its type, its method and its key."""
     assert send(web, b"{}", content_type="text/plain").status == 415
-    # The address is also that of a task with an impossible id.
-    assert web.get("/v1/tasks/batch").status == 404
+    assert web.get("/v1/tasks/batch").status == 405
     assert batch(web, {"node": "echo"}, idempotency_key="é").status == 400
 
 
@@ -169,6 +170,29 @@ def test_problems_of_items_speak_the_client_s_language(web: Web) -> None:
     """Title and hint, as in problems of their own."""
     found = batch(web, {"node": "ecoh"}, accept_language="zh").json["results"][0]["error"]
     assert found["title"] != batch(web, {"node": "ecoh"}).json["results"][0]["error"]["title"]
+
+
+def test_others_are_answered_while_a_batch_is_read(web: Web) -> None:
+    """However much there is to read in each of its items."""
+    task_id = web.task()
+    costly = b'{"node":"echo","inputs":{"n":[%s1]}}' % (b"1," * 10_000)
+    body = b'{"tasks":[%s]}' % b",".join([costly] * 60)
+    took: list[float] = []
+
+    def submit() -> None:
+        began = time.monotonic()
+        assert send(web, body).json["refused"] == 60
+        took.append(time.monotonic() - began)
+
+    sender = threading.Thread(target=submit)
+    sender.start()
+    slowest = 0.0
+    while sender.is_alive():
+        began = time.monotonic()
+        assert web.get(f"/v1/tasks/{task_id}").status == 200
+        slowest = max(slowest, time.monotonic() - began)
+    sender.join()
+    assert slowest < took[0] / 3
 
 
 def test_a_connection_serves_on_after_a_batch(web: Web) -> None:

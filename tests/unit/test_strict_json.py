@@ -274,3 +274,34 @@ def test_a_bottomless_result_is_refused_without_exhausting_the_stack() -> None:
 def test_the_quick_look_for_suspects_is_the_pattern(raw: bytes) -> None:
     """The plain search in front of the pattern changes no answer."""
     assert strict_json._is_suspect(raw) is (strict_json._SUSPECT.search(raw) is not None)
+
+
+BRACKETS = st.recursive(
+    st.text('[]{}\\"a', max_size=6),
+    lambda inner: (
+        st.lists(inner, max_size=4) | st.dictionaries(st.text('[]{}\\"a'), inner, max_size=4)
+    ),
+    max_leaves=20,
+)
+
+
+def depth(value: Any) -> int:
+    """Return how many containers are inside each other at most."""
+    if not isinstance(value, list | dict):
+        return 0
+    inner = value.values() if isinstance(value, dict) else value
+    return 1 + max(map(depth, inner), default=0)
+
+
+@given(BRACKETS, st.sampled_from([None, 1]), st.integers(0, 5))
+def test_the_quick_look_for_depth_is_exact(value: Any, indent: int | None, most: int) -> None:
+    """Brackets in texts and in keys count for nothing."""
+    raw = json.dumps(value, indent=indent).encode()
+    assert strict_json._is_deeper(raw, most) is (depth(value) > most)
+
+
+def test_a_table_needs_no_exact_scanner() -> None:
+    """It has many containers, which are not deep."""
+    raw = json.dumps([{"role": "user", "content": "[{"}] * 1_000).encode()
+    assert not strict_json._may_exceed(raw, (64, 10_000, 400))
+    assert strict_json._may_exceed(b"[" * 65 + b"]" * 65, (64, 10_000, 400))
