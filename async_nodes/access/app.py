@@ -36,7 +36,7 @@ from async_nodes.access import (
     workers,
 )
 from async_nodes.access.events import Events
-from async_nodes.access.guard import OPEN_PATHS, Guard
+from async_nodes.access.guard import OPEN_PATHS, PAGES, Guard
 from async_nodes.access.lane_handover import left_in
 from async_nodes.access.services import Provider, Services
 from async_nodes.core.errors import AsyncNodesError
@@ -141,7 +141,8 @@ def _begin(guard: Guard) -> None:
         g.traceparent = negotiate.traceparent(headers.get("traceparent"))
     else:  # by the fast lane, which has told the store of these names
         g.started, g.request_id, g.traceparent = begun.started, begun.request_id, begun.traceparent
-    if request.path.removeprefix(g.base) in OPEN_PATHS:
+    path = request.path.removeprefix(g.base)
+    if path in OPEN_PATHS:
         return
     guard.check_origin(
         host=headers.get("Host"),
@@ -149,6 +150,8 @@ def _begin(guard: Guard) -> None:
         fetch_site=headers.get("Sec-Fetch-Site"),
     )
     guard.check_sender(request.remote_addr)
+    if PAGES.fullmatch(path):
+        return
     g.tenant = guard.tenant(headers.get("Authorization"))
 
 

@@ -21,6 +21,9 @@ DEFAULT_TENANT: Final = "default"
 OPEN_PATHS: Final = frozenset({"/healthz", "/readyz", "/dify/openapi.json"})
 """What a load balancer asks: answered to anybody, under any Host."""
 
+PAGES: Final = re.compile(r"/|/docs/?|/docs/[^/]+")
+"""What tells how to ask: a browser has no key to send with an address."""
+
 _AUTHORITY = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^\s\[\]@/:]+)(?::([0-9]{1,5}))?", re.ASCII)
 _BEARER = re.compile(r"bearer +([!-~]+) *", re.ASCII | re.IGNORECASE)
 _JSON = re.compile(r"application/(?:[\w.-]+\+)?json\s*(?:;.*)?", re.ASCII | re.IGNORECASE)

@@ -68,8 +68,9 @@ NOT_CHECKED = {
 }
 """By check, the operations that are not held to it: rules that no JSON Schema can say."""
 
-MAY_HAVE_CHANGED = ["2xx", "3xx", "401", "403", "404", "409", "410", "412", "429", "503"]
-"""Statuses for valid data; 410 and 412 say that what it is about is gone, or is another one now."""
+MAY_HAVE_CHANGED = ["2xx", "3xx", "401", "403", "404", "409", "410", "412", "416", "429", "503"]
+"""Statuses for valid data: 410, 412 and 416 say that what it is about is gone, is another one now,
+or is shorter than the part that is asked for."""
 
 NO_FAULT = ["2xx", "3xx", "4xx", "503"]
 """503 too: these requests drain queues and nodes, and a submit to one of them is told so."""
