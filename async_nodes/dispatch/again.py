@@ -134,7 +134,7 @@ def revised(
     faults = Faults()
     if "node" in body:
         faults.add(invalid("a retry keeps its node: submit a new task to run another", "/node"))
-    values = faults.read(body)
+    values = faults.read(body, EDITABLE)
     if "inputs" in body:
         inputs, sent = _revealed(values.get("inputs"), raw_inputs(raw), original, spec, faults)
     else:

@@ -191,11 +191,17 @@ class Faults:
         """Take note of a fault."""
         self._found.append(fault)
 
-    def read(self, body: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the attributes of `SubmitRequest` that the body's good members stand for."""
+    def read(self, body: Mapping[str, Any], offered: Iterable[str] = ()) -> dict[str, Any]:
+        """Return the attributes of `SubmitRequest` that the body's good members stand for.
+
+        Args:
+            body: what was sent.
+            offered: the fields that a wrong one may have been meant for; all when left out.
+
+        """
         for name in body:
             if name not in FIELDS:
-                self.add(unknown(name, FIELDS))
+                self.add(unknown(name, offered or FIELDS))
         values: dict[str, Any] = {"inputs": {}}
         for name, known in FIELDS.items():
             if name in body and known.target:

@@ -154,6 +154,15 @@ def test_wrong_edits_are_told(
     assert [fault["pointer"] for fault in found] == pointers
 
 
+@pytest.mark.parametrize("name", ["nod", "nodes", "xyz"])
+def test_only_what_can_be_changed_is_suggested(web: Web, hand: Hand, name: str) -> None:
+    """A retry keeps its node."""
+    answer = retry(web, failed(web, hand), {name: "echo"})
+    assert answer.json["pointer"] == f"/{name}"
+    assert "'node'" not in answer.json["detail"]
+    assert " node," not in answer.json["detail"]
+
+
 def test_only_what_has_ended_is_retried(web: Web, hand: Hand) -> None:
     """409 with Retry-After before; 404 for what is none; the body is JSON or nothing."""
     task_id = web.task()
