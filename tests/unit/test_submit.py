@@ -294,6 +294,22 @@ def test_the_bounds_themselves_are_fine() -> None:
     assert parse(body(deadline=None), NODES, now_ms=NOW_MS).deadline_ms == 0
 
 
+def test_a_whole_number_may_have_a_point() -> None:
+    """JSON Schema knows no difference between 30000 and 30000.0: it is the same request."""
+    policy = {"max_attempts": 2, "initial_ms": 10, "max_ms": 20, "total_ms": 30}
+    plain = {"priority": 3, "timeout_ms": 30_000, "retry_policy": policy}
+    pointed = {
+        "priority": 3.0,
+        "timeout_ms": 30_000.0,
+        "retry_policy": {name: float(value) for name, value in policy.items()},
+    }
+
+    found = [parse(body(**given), NODES, now_ms=NOW_MS) for given in (plain, pointed)]
+
+    assert found[0] == found[1]
+    assert len({fingerprint(request) for request in found}) == 1
+
+
 def test_all_faults_are_listed_at_once() -> None:
     """One answer names every wrong field and every wrong input."""
     code, found = faults(
