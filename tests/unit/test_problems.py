@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 from hypothesis import given
@@ -63,6 +64,17 @@ def test_nothing_sent_is_reflected_raw(detail: str, path: str) -> None:
     text = json.dumps(json.loads(raw), ensure_ascii=False)
     assert text.isprintable()
     assert json.loads(raw)["instance"].isascii()
+
+
+@given(st.integers(0, 9), st.integers(80, 120))
+def test_a_long_address_is_cut_between_characters(start: int, length: int) -> None:
+    """What is left of it is an address still: no escape is cut in two."""
+    error = AsyncNodesError("not_found")
+
+    instance = problems.document(error, path="/" + "x" * start + "𝑻" * length)["instance"]
+
+    assert re.fullmatch(r"/x*(%[0-9A-F]{2})+", instance)
+    assert len(instance) <= problems.MAX_INSTANCE
 
 
 def test_a_long_text_is_cut() -> None:
