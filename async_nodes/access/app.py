@@ -44,6 +44,7 @@ from async_nodes.dispatch.request import MAX_REQUEST
 from async_nodes.nodes.registry import Registry, registry
 from async_nodes.settings import Settings
 from async_nodes.storage.commit import verdict_of
+from async_nodes.storage.redis_errors import OutcomeUnknown, StoreUnavailable
 from async_nodes.storage.redis_store import RedisStore
 from async_nodes.telemetry import metrics
 
@@ -248,6 +249,8 @@ def note(
 
 
 def _problem(error: AsyncNodesError) -> Response:
+    if isinstance(error, OutcomeUnknown) and request.method in ("GET", "HEAD"):
+        error = StoreUnavailable(error.detail)  # what changes nothing has no outcome
     g.problem = error.code
     tongue = negotiate.language(request.headers.get("Accept-Language"))
     members = problems.document(

@@ -232,7 +232,12 @@ class RedisStore:
         return layout.glance(raw) if raw else None
 
     def _get(self, task_id: str) -> bytes | None:
-        key = self.keys.task(task_id)
+        try:
+            return self._asked(self.keys.task(task_id))
+        except OutcomeUnknown as error:  # what has changed nothing has no outcome
+            raise StoreUnavailable(error.detail) from error
+
+    def _asked(self, key: str) -> bytes | None:
         began = time.monotonic()
         try:
             if self._reads is not None:

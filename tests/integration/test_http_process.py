@@ -241,6 +241,27 @@ def test_an_unknown_outcome_carries_the_id(
         assert client.llen("an.io.default") == 1
 
 
+def test_what_only_reads_has_no_unknown_outcome(
+    start: Start, new_server: Callable[..., RedisServer]
+) -> None:
+    """A store that hangs, asked for something: it is away, and nothing may have happened."""
+    server = new_server()
+    process = start(server.url)
+    task_id = process.task()
+    mine = f"/v1/tasks/{task_id}"
+    reads = [mine, f"{mine}/result", f"{mine}/logs", f"{mine}/events", "/v1/tasks",
+             f"/v1/tasks?ids={task_id}&fields=full"]  # fmt: skip
+    for method, path in [*(("GET", path) for path in reads), ("POST", f"{mine}/retry")]:
+        wait_until(lambda: store_answers(process))
+        server.pause()
+        try:
+            answer = process.ask(method, path)
+        finally:
+            server.resume()
+        assert (path, answer.status, answer.code) == (path, 503, "store_unavailable")
+        assert "retry-after" in answer.headers
+
+
 def test_a_full_store_accepts_nothing(start: Start, new_server: Callable[..., RedisServer]) -> None:
     """Out of memory is 503 and no half task; reading goes on."""
     server = new_server()
