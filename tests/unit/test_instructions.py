@@ -29,7 +29,9 @@ def test_no_hot_function_grows() -> None:
     known = instructions.budgets().get(instructions.minor())
     reason = instructions.why_not()
     if reason is None and known is None:
-        reason = f"optional: no budgets for Python {instructions.minor()}: bench instructions --write"
+        reason = (
+            f"optional: no budgets for Python {instructions.minor()}: bench instructions --write"
+        )
     if reason is not None:
         pytest.skip(reason)
 
