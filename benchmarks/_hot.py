@@ -14,11 +14,11 @@ from itertools import count
 from types import SimpleNamespace
 from typing import Any, Final
 
-from async_nodes.access import sse_format
-from async_nodes.access.fast_lane import FastLane
 from async_nodes.access.guard import Guard
-from async_nodes.access.lane_head import Heads
-from async_nodes.access.lane_reader import Reader
+from async_nodes.access.lane.fast_lane import FastLane
+from async_nodes.access.lane.head import Heads
+from async_nodes.access.lane.reader import Reader
+from async_nodes.access.streams import sse_format
 from async_nodes.core.ids import IdSource
 from async_nodes.core.ports import Ending
 from async_nodes.core.priority import LISTS

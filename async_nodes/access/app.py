@@ -16,17 +16,15 @@ from flask import Blueprint, Flask, Response, g, request
 from redis.exceptions import ResponseError
 from werkzeug.exceptions import HTTPException, MethodNotAllowed
 
-from async_nodes.access import (
+from async_nodes.access import negotiate, problems
+from async_nodes.access.api import (
     batch,
     controls,
     dead_letters,
-    feed,
     files,
     listing,
     logs,
-    negotiate,
     ops,
-    problems,
     queues,
     results,
     retries,
@@ -35,10 +33,11 @@ from async_nodes.access import (
     usage,
     workers,
 )
-from async_nodes.access.events import Events
 from async_nodes.access.guard import OPEN_PATHS, PAGES, Guard
-from async_nodes.access.lane_handover import left_in
+from async_nodes.access.lane.handover import left_in
 from async_nodes.access.services import Provider, Services
+from async_nodes.access.streams import feed
+from async_nodes.access.streams.events import Events
 from async_nodes.core.errors import AsyncNodesError
 from async_nodes.dispatch.request import MAX_REQUEST
 from async_nodes.nodes.registry import Registry, registry

@@ -19,9 +19,9 @@ from gevent.monkey import is_module_patched
 
 from async_nodes.access.app import areas, equip
 from async_nodes.access.guard import DEFAULT_TENANT, Guard, is_loopback
-from async_nodes.access.hub import Hub
 from async_nodes.access.services import Services
-from async_nodes.access.thread_hub import ThreadHub
+from async_nodes.access.streams.hub import Hub
+from async_nodes.access.streams.thread_hub import ThreadHub
 from async_nodes.core.errors import AsyncNodesError
 from async_nodes.dispatch.celery_factory import make_app
 from async_nodes.dispatch.connect import open_blocking, open_shared

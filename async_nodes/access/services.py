@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from async_nodes.access.events import Events
+from async_nodes.access.streams.events import Events
 from async_nodes.core.ids import IdSource
 from async_nodes.dispatch.submit import Submitter
 from async_nodes.nodes import Registry

@@ -52,7 +52,7 @@ def _pinned(settings: Settings) -> ssl.SSLContext | None:
     """Return a context that trusts our server's very certificate: its name is not our address."""
     if settings.tls_cert is None:
         return None
-    from async_nodes.access.certificate import first_of
+    from async_nodes.access.serving.certificate import first_of
 
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False

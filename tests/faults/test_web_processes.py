@@ -20,7 +20,7 @@ from typing import Any
 
 import pytest
 
-from async_nodes.access.listener import bind
+from async_nodes.access.serving.listener import bind
 from tests.acceptance.stack import Stack, free_port
 from tests.faults.load import measured
 from tests.faults.web_clients import Crowd, check_once, pieces

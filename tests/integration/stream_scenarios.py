@@ -36,8 +36,8 @@ import pytest
 from gevent.pywsgi import WSGIServer
 from gevent.server import StreamServer
 
-from async_nodes.access import longpoll, sse
-from async_nodes.access.hub import CLOSED, GAP, Hub, Message
+from async_nodes.access.streams import longpoll, sse
+from async_nodes.access.streams.hub import CLOSED, GAP, Hub, Message
 from async_nodes.core.errors import AsyncNodesError
 from async_nodes.core.ports import Claim, Ending, Submission
 from async_nodes.core.states import EventType, NodeState

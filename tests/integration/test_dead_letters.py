@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from async_nodes.access import dead_letters
+from async_nodes.access.api import dead_letters
 from async_nodes.storage.keys import Keys
 from tests.integration.web import WORKER, Answer, Hand, Web, _web_log, _web_process, hand, web
 from tests.servers import RedisServer

@@ -10,7 +10,7 @@ PROGRAM = """
 import json, resource
 from gevent import monkey
 monkey.patch_all()
-from async_nodes.access.server import allow_descriptors
+from async_nodes.access.serving.server import allow_descriptors
 hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
 allow_descriptors(2_000)
 raised = resource.getrlimit(resource.RLIMIT_NOFILE)

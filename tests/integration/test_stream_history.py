@@ -12,8 +12,8 @@ import redis
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from async_nodes.access.backlog import Event, backlog
-from async_nodes.access.history import START
+from async_nodes.access.api.backlog import Event, backlog
+from async_nodes.access.streams.history import START
 from async_nodes.core import machine
 from async_nodes.core.ports import Claim, Ending, Submission
 from async_nodes.core.states import EventType, NodeState

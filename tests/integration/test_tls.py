@@ -20,7 +20,7 @@ from typing import Any
 
 import pytest
 
-from async_nodes.access.certificate import valid_until
+from async_nodes.access.serving.certificate import valid_until
 from tests.integration.tls_server import Certificate, TlsServer, answer, client, get, run
 from tests.integration.web import ROOT
 from tests.servers import RedisServer

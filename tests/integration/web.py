@@ -30,7 +30,7 @@ WORKER = "io-1-deadbeef"
 MAIN = """
 from gevent import monkey; monkey.patch_all()
 import os, sys
-from async_nodes.access.server import serve
+from async_nodes.access.serving.server import serve
 from async_nodes.core.errors import AsyncNodesError
 from async_nodes.settings import Settings
 try:

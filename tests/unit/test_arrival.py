@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from async_nodes.access import arrival
-from async_nodes.access.files import Places, disposition
-from async_nodes.access.multipart import Form
+from async_nodes.access.api.files import Places, disposition
+from async_nodes.access.api.multipart import Form
+from async_nodes.access.lane import arrival
 from async_nodes.core.errors import AsyncNodesError
 from async_nodes.core.files import base_name, media_type_of
 

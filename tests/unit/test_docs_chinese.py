@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from async_nodes.access import docs_pages, docs_view
-from async_nodes.access.docs_view import Content, Row, areas
+from async_nodes.access.api import docs_pages, docs_view
+from async_nodes.access.api.docs_view import Content, Row, areas
 from async_nodes.access.openapi.chinese import TEXTS
 from async_nodes.access.openapi.document import document
 from async_nodes.core.errors import CATALOGUE
@@ -63,7 +63,7 @@ def on_pages() -> Iterator[str]:
             for answer in shown.answers:
                 yield from in_rows(answer.headers)
                 yield from in_bodies(answer.content)
-    for path in (ROOT / "async_nodes/access/pages").glob("*.html"):
+    for path in (ROOT / "async_nodes/access/api/pages").glob("*.html"):
         for single, double in SAID.findall(path.read_text("utf-8")):
             yield single or double
     for title, _, text in docs_pages.CARDS:

@@ -8,8 +8,8 @@ from html.parser import HTMLParser
 import pytest
 from flask.testing import FlaskClient
 
+from async_nodes.access.api.docs_pages import POLICY, Pages
 from async_nodes.access.app import build_app
-from async_nodes.access.docs_pages import POLICY, Pages
 from async_nodes.access.openapi.document import document
 from async_nodes.access.openapi.pieces import METHODS
 from async_nodes.nodes.registry import registry

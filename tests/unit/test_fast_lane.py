@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from async_nodes.access import fast_lane
-from async_nodes.access.fast_lane import FastLane
-from async_nodes.access.http import Answer
-from async_nodes.access.lane_handover import Handover, left_in, raise_met
-from async_nodes.access.lane_reader import Reader
+from async_nodes.access.lane import fast_lane
+from async_nodes.access.lane.fast_lane import FastLane
+from async_nodes.access.lane.handover import Handover, left_in, raise_met
+from async_nodes.access.lane.reader import Reader
+from async_nodes.access.serving.http import Answer
 from async_nodes.core.errors import AsyncNodesError
 from async_nodes.core.states import NodeState
 from async_nodes.dispatch.submit import Submitted

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from async_nodes.access.guard import Guard
-from async_nodes.access.lane_head import MAX_BODY, MAX_REMEMBERED, Head, Heads
+from async_nodes.access.lane.head import MAX_BODY, MAX_REMEMBERED, Head, Heads
 from async_nodes.settings import Settings
 
 HOST = b"Host: localhost\r\n"

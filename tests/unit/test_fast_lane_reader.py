@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from async_nodes.access.lane_reader import Reader
+from async_nodes.access.lane.reader import Reader
 
 
 class Socket:

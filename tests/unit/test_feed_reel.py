@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from async_nodes.access import feed_reel
-from async_nodes.access.feed_reel import Filter, Reel, Told
+from async_nodes.access.streams import feed_reel
+from async_nodes.access.streams.feed_reel import Filter, Reel, Told
 from async_nodes.storage.feed import KEPT_MOST, Kept
 
 NODES, STATES, TAGS = ("a", "b", "c"), ("Pending", "Running", "Failed"), ("x", "y", "z")

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from async_nodes.access.history import StateEvent, iso, states
+from async_nodes.access.streams.history import StateEvent, iso, states
 from async_nodes.core import machine
 from async_nodes.core.machine import Event, Snapshot
 from async_nodes.core.ports import StreamEntry

@@ -8,8 +8,8 @@ from collections.abc import Callable
 import gevent
 import pytest
 
-from async_nodes.access.hub import Hub, parse_message
-from async_nodes.access.subscription import (
+from async_nodes.access.streams.hub import Hub, parse_message
+from async_nodes.access.streams.subscription import (
     CLOSED,
     GAP,
     MAX_BYTES,

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from async_nodes.access.ranges import Part, part_for, requested_part, still_the_same
+from async_nodes.access.api.ranges import Part, part_for, requested_part, still_the_same
 from async_nodes.core.errors import AsyncNodesError
 
 

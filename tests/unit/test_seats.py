@@ -4,8 +4,8 @@ import tempfile
 
 import pytest
 
-from async_nodes.access.listener import bind, bind_many, shown
-from async_nodes.access.seats import Seats
+from async_nodes.access.serving.listener import bind, bind_many, shown
+from async_nodes.access.serving.seats import Seats
 from async_nodes.core.errors import AsyncNodesError
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from async_nodes.access.sse_format import BLOCK_BYTES, frame, joined, one_line, parse_cursor
+from async_nodes.access.streams.sse_format import BLOCK_BYTES, frame, joined, one_line, parse_cursor
 from async_nodes.core.errors import AsyncNodesError
 from tests.event_stream import Parser
 

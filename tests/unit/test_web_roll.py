@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from async_nodes.access.inherited import Inherited
+from async_nodes.access.serving.inherited import Inherited
 from async_nodes.cli.web.roll import START_SECONDS, Roll, Step
 
 NUMBERS = st.integers(0, 1 << 16)

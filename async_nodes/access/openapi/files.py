@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from async_nodes.access.files import MOST, USUAL
+from async_nodes.access.api.files import MOST, USUAL
 from async_nodes.access.openapi.pieces import (
     STORED,
     answer,

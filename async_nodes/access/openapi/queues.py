@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from async_nodes.access.controls import ACTIONS, LONGEST_REASON
+from async_nodes.access.api.controls import ACTIONS, LONGEST_REASON
 from async_nodes.access.openapi.pieces import (
     FOUND,
     READ_BODY,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from async_nodes.access.tls import SOON, ServerTls
+from async_nodes.access.serving.tls import SOON, ServerTls
 from async_nodes.cli.doctor.check import Check, Outcome, Patient
 from async_nodes.cli.language import tr
 

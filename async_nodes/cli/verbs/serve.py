@@ -77,8 +77,8 @@ def command(
         settings = replace(settings, processes=None, tls_cert=None, tls_key=None)
     if inherited is None and settings.processes is not None:
         return _several(settings, fast_lane=fast_lane)
-    from async_nodes.access.inherited import Inherited
-    from async_nodes.access.server import serve
+    from async_nodes.access.serving.inherited import Inherited
+    from async_nodes.access.serving.server import serve
 
     mine = Inherited.read(inherited) if inherited is not None else None
     return serve(settings, fast_lane=fast_lane, inherited=mine)

@@ -8,7 +8,7 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
-from async_nodes.access.inherited import Inherited
+from async_nodes.access.serving.inherited import Inherited
 from async_nodes.embedded import lifeline
 
 if TYPE_CHECKING:

@@ -21,11 +21,11 @@ from typing import TYPE_CHECKING, Final
 
 from setproctitle import setproctitle
 
-from async_nodes.access import listener as listening
-from async_nodes.access import ticket_keys
 from async_nodes.access.guard import refuse_open_door
-from async_nodes.access.seats import Seats
-from async_nodes.access.tls import ServerTls
+from async_nodes.access.serving import listener as listening
+from async_nodes.access.serving import ticket_keys
+from async_nodes.access.serving.seats import Seats
+from async_nodes.access.serving.tls import ServerTls
 from async_nodes.cli.ending import how_it_ended
 from async_nodes.cli.failures import Failure
 from async_nodes.cli.language import tr
@@ -46,7 +46,7 @@ TITLE: Final = "async-nodes web keeper"
 RETIRE: Final = signal.SIGUSR2
 RELOAD: Final = signal.SIGUSR1
 RETIRE_SECONDS: Final = 2.0
-"""What a retiring process takes before it begins to stop, see `access.server`."""
+"""What a retiring process takes before it begins to stop, see `access.serving.server`."""
 
 GRACE_SECONDS: Final = 3.0
 """Beyond its time, after which a stopping process is taken for hung."""

@@ -1,0 +1,1 @@
+"""Step 5, expose: the process itself. Sockets, HTTP, TLS, several processes on one port."""
