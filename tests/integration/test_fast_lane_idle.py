@@ -13,7 +13,7 @@ import pytest
 IDLE, SWEEP = 0.6, 0.1
 MAIN = f"""
 from gevent import monkey; monkey.patch_all()
-from async_nodes.access import http
+from async_nodes.access.serving import http
 http.IDLE_SECONDS, http.SWEEP_SECONDS = {IDLE}, {SWEEP}
 
 def app(environ, start):
