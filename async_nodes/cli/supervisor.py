@@ -302,6 +302,8 @@ class Supervisor:
             yield
         finally:
             signal.set_wakeup_fd(wakeup_before)
+            if self._signals:  # the end that was asked for is not to be made a death on its way out
+                before.update(dict.fromkeys(_END_SIGNALS, signal.SIG_IGN))
             for number, handler in before.items():
                 signal.signal(number, handler)
             os.close(self._wakeup)

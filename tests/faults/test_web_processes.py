@@ -228,6 +228,18 @@ def test_they_stop_promptly(several: Callable[..., Stack], *, everybody: bool) -
     assert "Traceback" not in stack["web"].text()
 
 
+def test_signals_without_end_change_nothing(several: Callable[..., Stack]) -> None:
+    """Whoever asks again and again, until the very last moment, still gets status 0."""
+    stack = several()
+    ready(stack)
+    web = stack["web"]
+    until = time.monotonic() + 15
+    while web.is_running and time.monotonic() < until:
+        web.send(signal.SIGTERM)
+        time.sleep(0.0005)
+    assert web.wait(0.0) == 0
+
+
 def test_nobody_outlives_a_killed_keeper(several: Callable[..., Stack]) -> None:
     """SIGKILL leaves no process and no listener behind."""
     stack = several()

@@ -365,6 +365,10 @@ class Keeper:
         try:
             yield
         finally:
+            # Everything is over; Python gives handlers of its own back before it has ended, and
+            # a second signal would then make a death of a good end. An ignored one stays so.
+            for number in (*_STOP, signal.SIGHUP, RELOAD):
+                signal.signal(number, signal.SIG_IGN)
             signal.set_wakeup_fd(-1)
             os.close(wakeup)
             os.close(wake)
