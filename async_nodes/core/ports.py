@@ -62,7 +62,10 @@ class Accepted:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """Hold the right to run one attempt, and all that running it needs. Times in milliseconds."""
+    """Hold the right to run one attempt, and all that running it needs. Times in milliseconds.
+
+    `origin` is the store's own, and goes back to it with the ending.
+    """
 
     task_id: str
     fence: str
@@ -81,6 +84,7 @@ class Claim:
     private: bytes
     inputs: bytes
     list_name: str = ""
+    origin: object = None
 
     @property
     def suspect(self) -> bool:
@@ -235,7 +239,9 @@ class Tasks(Protocol):
     def progress(self, task_id: str, fence: str, json: bytes) -> Applied: ...
     def chunk(self, task_id: str, fence: str, json: bytes, *, number: int = 0) -> Applied: ...
     def log(self, task_id: str, fence: str, json: bytes, *, number: int) -> Applied: ...
-    def finish(self, task_id: str, fence: str, ending: Ending) -> Finished: ...
+    def finish(
+        self, task_id: str, fence: str, ending: Ending, *, origin: object = None
+    ) -> Finished: ...
     def cancel(self, task_id: str, *, tenant: str) -> Cancelled: ...
     def delete(self, task_id: str, *, tenant: str) -> Deleted: ...
 

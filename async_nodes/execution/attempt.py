@@ -142,7 +142,7 @@ def run_attempt(
     report.close_log()
     if job.spec.compensate is not None and ending.event in endings.CLEANED_UP:
         _expect_end(executor, claim)
-    finished = executor.store.finish(claim.task_id, claim.fence, ending)
+    finished = executor.store.finish(claim.task_id, claim.fence, ending, origin=claim.origin)
     if finished.applied:
         executor.bus.publish(job.spec.name, ending.event, finished)
     return finished

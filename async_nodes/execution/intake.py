@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import gevent
@@ -57,7 +57,7 @@ class Intake:
         expired: Callable[[Sequence[str]], None],
     ) -> None:
         self._store = store
-        self._waiting_line = WaitingLine(url, [store.keys.queue(name) for name in lists])
+        self._waiting_line = WaitingLine(url, {store.keys.queue(name): name for name in lists})
         self._worker = worker
         self._lists = lists
         self._slots = BoundedSemaphore(slots)
@@ -95,8 +95,8 @@ class Intake:
     def _turn(self, more: bool) -> bool:  # noqa: FBT001 - whether the lists may hold more
         """Take once; answer whether the lists may hold more."""
         with self._one_slot_free() as free:
-            first = b"" if more else self._waiting_line.pop()
-            if first is None:
+            first = None if more else self._waiting_line.pop()
+            if not more and first is None:
                 return False
             most = min(free, MOST_AT_ONCE)
             taken = self._store.take(self._lists, most, worker=self._worker, first=first)
@@ -133,16 +133,17 @@ class WaitingLine:
     takes a third of the time.
     """
 
-    def __init__(self, url: str, queues: Sequence[str]) -> None:
+    def __init__(self, url: str, queues: Mapping[str, str]) -> None:
         self._url = url
         self._command = pack(("BRPOP", *queues, BLOCK_SECONDS))
+        self._names = {queue.encode(): name for queue, name in queues.items()}
         self._connection: Any = None
         self._socket: Any = None
         self._reader = new_reader()
         self.closed = False
 
-    def pop(self) -> bytes | None:
-        """Return the next message, or None when none came within a second.
+    def pop(self) -> tuple[str, bytes] | None:
+        """Return the next message and its list, or None when none came within a second.
 
         Raises:
             OSError: the connection was lost, or the server hangs.
@@ -159,7 +160,7 @@ class WaitingLine:
             self._reader.feed(data)
         if isinstance(reply, ResponseError):
             raise reply
-        return reply[1] if reply else None
+        return (self._names[reply[0]], reply[1]) if reply else None
 
     def _open(self) -> None:
         connection: Any = unconnected(

@@ -18,6 +18,9 @@ from async_nodes.storage.resp import Argument, Reply
 from async_nodes.storage.script_library import Script
 
 Row = tuple[Argument, ...]
+SUBMITS = frozenset({"accept", "submit"})
+"""Scripts whose rows are a client's request, which is refused rather than kept waiting."""
+
 MAX_ROWS = 200
 MAX_BYTES = 256 << 10
 _PAUSE_FIRST, _PAUSE_MOST = 0.02, 0.5
@@ -36,10 +39,8 @@ class Link(Protocol):
 class Committer(Protocol):
     """Takes rows and answers with verdicts."""
 
-    def commit(self, script: str, row: Row, *, patience: float) -> list[Any]: ...
-    def commit_many(
-        self, script: str, rows: Sequence[Row], *, patience: float
-    ) -> list[list[Any] | AsyncNodesError]: ...
+    def commit(self, script: str, row: Row, *, patience: float) -> Any: ...
+    def commit_many(self, script: str, rows: Sequence[Row], *, patience: float) -> list[Any]: ...
 
 
 def run(link: Link, base: str, script: Script, args: Sequence[Argument]) -> Reply:
@@ -79,8 +80,8 @@ def _is_noscript(reply: Reply) -> bool:
     return isinstance(reply, Exception) and str(reply).startswith("NOSCRIPT")
 
 
-def verdict_of(reply: Any) -> list[Any]:
-    """Return a row's verdict, raising what the script or the server reported instead.
+def verdict_of(reply: Any) -> Any:
+    """Return a row's verdict, a list or a number, or raise what was reported in its place.
 
     Raises:
         StoreFull: the server is out of memory.
@@ -92,14 +93,14 @@ def verdict_of(reply: Any) -> list[Any]:
         raise reply
     if isinstance(reply, Exception):
         raise _refusal(str(reply))
-    if reply and reply[0] == b"error":
+    if isinstance(reply, list) and reply and reply[0] == b"error":
         raise _refusal(reply[1].decode("utf-8", "replace"))
-    return list(reply)
+    return reply
 
 
 def passes(reply: Any, script: str) -> bool:
     """Tell whether a verdict says that the same row may be taken a moment later."""
-    if not isinstance(reply, Exception) and not (reply and reply[0] == b"error"):
+    if isinstance(reply, int) or (isinstance(reply, list) and reply[:1] != [b"error"]):
         return False
     try:
         verdict_of(reply)
@@ -116,7 +117,7 @@ def _is_final(error: StoreUnavailable, script: str) -> bool:
     A full server is told to a client at once; a worker waits until there is room, because what it
     has to say would be lost.
     """
-    return isinstance(error, StoreFull) and script == "submit"
+    return isinstance(error, StoreFull) and script in SUBMITS
 
 
 _PASSING = ("READONLY", "LOADING", "BUSY", "MISCONF", "NOREPLICAS", "MASTERDOWN", "TRYAGAIN")
@@ -130,7 +131,7 @@ def _refusal(text: str) -> AsyncNodesError:
     return AsyncNodesError("internal", f"a store script failed: {text}")
 
 
-def settled(reply: Any) -> list[Any] | AsyncNodesError:
+def settled(reply: Any) -> Any:
     """Return a row's verdict, or the error that stands in its place."""
     try:
         return verdict_of(reply)
@@ -146,16 +147,14 @@ class DirectCommit:
         self._scripts = scripts
         self._base = base
 
-    def commit(self, script: str, row: Row, *, patience: float) -> list[Any]:
+    def commit(self, script: str, row: Row, *, patience: float) -> Any:
         """Return the row's verdict, sending it again while `patience` seconds last."""
         (answer,) = self.commit_many(script, [row], patience=patience)
         if isinstance(answer, AsyncNodesError):
             raise answer
         return answer
 
-    def commit_many(
-        self, script: str, rows: Sequence[Row], *, patience: float
-    ) -> list[list[Any] | AsyncNodesError]:
+    def commit_many(self, script: str, rows: Sequence[Row], *, patience: float) -> list[Any]:
         """Return a verdict or an error for each row, sent in as few calls as the caps allow."""
         until = time.monotonic() + patience
         waiting = [Pending(script, row, until, size_of(row)) for row in rows]

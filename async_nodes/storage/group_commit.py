@@ -16,8 +16,8 @@ from gevent.event import Event
 from gevent.hub import get_hub
 from greenlet import getcurrent
 
-from async_nodes.core.errors import AsyncNodesError
 from async_nodes.storage.commit import (
+    SUBMITS,
     Link,
     Pending,
     Row,
@@ -32,7 +32,7 @@ from async_nodes.storage.commit import (
 from async_nodes.storage.redis_errors import NotSent, StoreBusy, StoreUnavailable
 from async_nodes.storage.script_library import Script
 
-ORDER = ("submit", "claim", "apply", "finish", "cancel", "lost")
+ORDER = ("accept", "submit", "claim", "apply", "complete", "finish", "cancel", "lost")
 """Scripts in the order one flush runs them: a task's chunks come before its end. All others
 follow."""
 
@@ -98,7 +98,7 @@ class GroupCommit:
         self.flushes = 0
         self.rows = 0
 
-    def commit(self, script: str, row: Row, *, patience: float) -> list[Any]:
+    def commit(self, script: str, row: Row, *, patience: float) -> Any:
         """Return the row's verdict; only the calling greenlet waits.
 
         Raises:
@@ -117,9 +117,7 @@ class GroupCommit:
             pending.waiter = None  # killed or answered: whoever comes later finds nobody to wake
         return verdict_of(pending.reply)
 
-    def commit_many(
-        self, script: str, rows: Sequence[Row], *, patience: float
-    ) -> list[list[Any] | AsyncNodesError]:
+    def commit_many(self, script: str, rows: Sequence[Row], *, patience: float) -> list[Any]:
         """Return a verdict or an error for each row; the calling greenlet waits once for all.
 
         Raises:
@@ -144,7 +142,7 @@ class GroupCommit:
         if self._waiting >= MAX_WAITING:
             raise StoreBusy(f"{self._waiting} rows wait for the store")
         if (
-            rows[0].script == "submit"
+            rows[0].script in SUBMITS
             and self._waiting
             and self._waiting_bytes + size > MAX_WAITING_BYTES
         ):

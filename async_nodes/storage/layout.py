@@ -202,22 +202,31 @@ class Glance(NamedTuple):
 def glance(raw: bytes) -> Glance:
     """Return the little of a stored string that a read shows; raises what `parse` raises."""
     _schema_of(raw)
-    (version,) = _NUMBER.unpack_from(raw, _AT["version"])
-    (json_at,) = _NUMBER.unpack_from(raw, _AT["json_at"])
-    tenant = raw[_AT["tenant"] : _AT["tenant"] + 32]
+    (version,) = _NUMBER.unpack_from(raw, AT["version"])
+    (json_at,) = _NUMBER.unpack_from(raw, AT["json_at"])
+    tenant = raw[AT["tenant"] : AT["tenant"] + 32]
     return Glance(version, text(tenant), raw[json_at:])
 
 
 def state_of(raw: bytes) -> NodeState:
     """Return the state in a stored string."""
-    return STATES[raw[_AT["state"]]]
+    return STATES[raw[AT["state"]]]
 
 
-_NUMBER = struct.Struct("<I")
-_AT = {
+AT = {
     field.name: struct.calcsize("<" + "".join(before.python for before in FIELDS[:index]))
     for index, field in enumerate(FIELDS)
 }
+"""Where each column begins in the control block."""
+
+_NUMBER = struct.Struct("<I")
+
+
+def control(**columns: Any) -> bytes:
+    """Return a control block of this schema: numbers that are not given are 0, texts blank."""
+    values = [columns.get(field.name, b"" if field.python.endswith("s") else 0) for field in FIELDS]
+    texts = [value.ljust(40) if isinstance(value, bytes) else value for value in values]
+    return _STRUCTS[SCHEMA].pack(*texts)
 
 
 def text(column: bytes) -> str:

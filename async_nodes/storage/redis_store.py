@@ -31,7 +31,7 @@ from async_nodes.core.ports import (
 )
 from async_nodes.core.priority import LISTS
 from async_nodes.core.states import NodeState
-from async_nodes.storage import layout
+from async_nodes.storage import layout, plain
 from async_nodes.storage.commit import Committer, DirectCommit, Link, verdict_of
 from async_nodes.storage.commit import run as run_script
 from async_nodes.storage.keys import Keys
@@ -144,6 +144,7 @@ class RedisStore:
         self.link = link
         self._committer = committer
         self._scripts = scripts
+        self._may_be_plain = "accept" in scripts
         self._lease_ms = int(lease_seconds * 1000)
         self._patience = patience
         self._reads = reads
@@ -161,6 +162,10 @@ class RedisStore:
         """
         task_id = submission.task_id
         try:
+            if self._may_be_plain and plain.is_plain(submission):
+                created_ms = self.row("accept", plain.accept_row(submission))
+                if created_ms:
+                    return Accepted(task_id, 1, int(created_ms))
             verdict = self.row("submit", submit_row(submission))
         except OutcomeUnknown as error:
             raise unknown_outcome(task_id, error) from error
@@ -179,15 +184,28 @@ class RedisStore:
 
         """
         ids = [submission.task_id for submission in submissions]
-        rows = [submit_row(submission) for submission in submissions]
-        verdicts = self._committer.commit_many("submit", rows, patience=self._patience)
+        verdicts = self._submitted(submissions)
         refused = [said for said in verdicts if _was_not_sent(said)]
-        if refused and len(refused) == len(rows):
+        if refused and len(refused) == len(verdicts):
             raise refused[0]
         return self.accepted(ids, verdicts)
 
+    def _submitted(self, submissions: Sequence[Submission]) -> list[Any]:
+        """Return the verdicts about tasks that are to stand in the lists in this order."""
+        commit = self._committer.commit_many
+        if not self._may_be_plain or not all(map(plain.is_plain, submissions)):
+            return commit("submit", [*map(submit_row, submissions)], patience=self._patience)
+        verdicts = commit("accept", [*map(plain.accept_row, submissions)], patience=self._patience)
+        unusual = [index for index, said in enumerate(verdicts) if said == 0]
+        rows = [submit_row(submissions[index]) for index in unusual]
+        for index, said in zip(
+            unusual, commit("submit", rows, patience=self._patience), strict=True
+        ):
+            verdicts[index] = said
+        return verdicts
+
     def accepted(
-        self, ids: Sequence[str], verdicts: Sequence[list[Any] | AsyncNodesError]
+        self, ids: Sequence[str], verdicts: Sequence[Any]
     ) -> list[Accepted | AsyncNodesError]:
         """Return what the verdicts about submits say, with a look at tasks that are replayed."""
         replayed = [
@@ -200,6 +218,8 @@ class RedisStore:
                 answers.append(unknown_outcome(task_id, said))
             elif isinstance(said, AsyncNodesError):
                 answers.append(said)
+            elif isinstance(said, int):  # when it was accepted
+                answers.append(Accepted(task_id, 1, said))
             elif said[0] == b"ok":
                 answers.append(Accepted(task_id, int(said[1]), int(said[2])))
             elif said[0] == b"mismatch":
@@ -269,29 +289,37 @@ class RedisStore:
             return Refused(verdict[0].decode())
         return _claim(task_id, fence, verdict)
 
-    def take(self, lists: Sequence[str], most: int, *, worker: str, first: bytes = b"") -> Taken:
+    def take(
+        self,
+        lists: Sequence[str],
+        most: int,
+        *,
+        worker: str,
+        first: tuple[str, bytes] | None = None,
+    ) -> Taken:
         """Pop messages and claim their tasks, in one step.
 
         Args:
             lists: names of `priority.LISTS`, most urgent first.
             most: how many tasks at most.
             worker: the worker's id.
-            first: a message that a blocking pop has brought already.
+            first: the list and the message that a blocking pop has brought already.
 
         """
         nonce = secrets.token_hex(6)
-        indexes = [LISTS.index(name) for name in lists]
+        name, message = first or (lists[0], b"")
+        indexes = [LISTS.index(name), *map(LISTS.index, lists)]
         again = 0
         while True:
             try:
-                rows = self.run("take", worker.ljust(40), nonce, most, again, first, *indexes)
-                return _taken(rows)
+                reply = self.run("take", worker.ljust(40), nonce, most, again, message, *indexes)
+                return _taken(worker, nonce, *reply)
             except StoreUnavailable as error:
                 # Claims may have been made, or a popped message is in hand: neither may be
                 # forgotten, and the same nonce finds what is there already.
                 if isinstance(error, OutcomeUnknown):
                     again = 1
-                elif not (again or first):
+                elif not (again or message):
                     raise
                 time.sleep(TAKE_PAUSE)
 
@@ -351,8 +379,22 @@ class RedisStore:
             return Applied(applied=False, version=0, cancel_asked=False)
         return Applied(applied=True, version=int(verdict[1]), cancel_asked=verdict[2] == 1)
 
-    def finish(self, task_id: str, fence: str, ending: Ending) -> Finished:
-        """End an attempt; the first ending under the task's fence wins, for ever."""
+    def finish(
+        self, task_id: str, fence: str, ending: Ending, *, origin: object = None
+    ) -> Finished:
+        """End an attempt; the first ending under the task's fence wins, for ever.
+
+        Args:
+            task_id: the claim's.
+            fence: the claim's.
+            ending: how it ended.
+            origin: the claim's; a usual end costs the server a quarter with it.
+
+        """
+        if isinstance(origin, plain.Origin) and plain.is_plain_end(ending):
+            row = plain.complete_row(origin, fence, ending.output)
+            if self.row("complete", row):
+                return _SUCCEEDED
         row = (
             task_id, fence, ending.event.name, ending.delay_ms,
             ending.error, ending.output, ending.usage, ending.progress,
@@ -505,7 +547,7 @@ class RedisStore:
         seconds, micros = self.link.call("TIME")
         return int(seconds) * 1000 + int(micros) // 1000
 
-    def row(self, script: str, row: tuple[Any, ...]) -> list[Any]:
+    def row(self, script: str, row: tuple[Any, ...]) -> Any:
         """Send one row through the committer and return its verdict."""
         return self._committer.commit(script, row, patience=self._patience)
 
@@ -572,9 +614,20 @@ def _claim(task_id: str, fence: str, verdict: list[Any]) -> Claim:
     )  # fmt: skip
 
 
-def _taken(rows: list[list[Any]]) -> Taken:
-    claims, expired = [], []
-    for task_id, fence, what in rows:
+_SUCCEEDED = Finished(applied=True, version=3, state=NodeState.SUCCEEDED)
+"""What a plain end comes to."""
+
+
+def _taken(
+    worker: str, nonce: str, now_ms: int, usual: list[bytes], others: list[list[Any]]
+) -> Taken:
+    started = plain.moment(now_ms) if usual else b""
+    claims = [
+        plain.claim_of(raw, f"{nonce}{number:04d}", worker, now_ms, started)
+        for number, raw in enumerate(usual)
+    ]
+    expired = []
+    for task_id, fence, what in others:
         if isinstance(what, list):
             claims.append(_claim(task_id.decode(), fence.decode(), what))
         elif what == b"no_lease":

@@ -275,7 +275,7 @@ class Schedules:
             return said
         return str(verdict[0].decode())
 
-    def _send(self, script: str, row: tuple[Any, ...]) -> list[Any]:
+    def _send(self, script: str, row: tuple[Any, ...]) -> Any:
         if self._is_patient:
             return self._store.row(script, row)
         return verdict_of(self._store.run(script, *row)[0])

@@ -16,8 +16,11 @@ from importlib import resources
 from async_nodes.core.machine import POISON_DEATHS, TABLE
 from async_nodes.core.priority import LISTS
 from async_nodes.core.states import EventType
+from async_nodes.storage import plain
 from async_nodes.storage.keys import Keys
 from async_nodes.storage.layout import (
+    AT,
+    CONTROL_SIZE,
     CONTROL_SIZES,
     FIELDS,
     HEAD_WIDTH,
@@ -72,7 +75,7 @@ def render(
     stream_cap: int = STREAM_CAP,
     schema: int = SCHEMA,
 ) -> dict[str, Script]:
-    """Return every script by name.
+    """Return every script by name; `accept` only where every task may be accepted by it.
 
     Args:
         keys: the key grammar.
@@ -86,10 +89,10 @@ def render(
     constants = _constants(keys, messages, gate_limit, stream_cap, schema)
     prelude = _statements(_read("prelude").replace("--@constants@", constants))
     scripts = {}
-    for name in NAMES:
+    names = NAMES if not gate_limit and schema == SCHEMA else [n for n in NAMES if n != "accept"]
+    for name in names:
         flags = "#!lua flags=allow-oom\n" if allow_oom and name in ALLOW_OOM else ""
-        body = _read(name)
-        text = flags + "\n".join([*_needed(prelude, body), body])
+        text = flags + _whole(prelude, _read(name))
         sha = hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()
         scripts[name] = Script(name, text, sha)
     return scripts
@@ -123,7 +126,7 @@ def _needed(prelude: list[_Statement], body: str) -> list[str]:
     A script makes everything in front of its rows anew at each call; what it does not use would
     cost it a third of a single row's time.
     """
-    words = set(_WORD.findall(body))
+    words = set(_WORD.findall(_NO_WORD.sub("", body)))
     kept: list[str] = []
     for statement in reversed(prelude):
         if statement.names & words:
@@ -132,6 +135,24 @@ def _needed(prelude: list[_Statement], body: str) -> list[str]:
     return kept[::-1]
 
 
+def _whole(prelude: list[_Statement], body: str) -> str:
+    """Return a script with what it uses of the prelude: in front, or where it says ``--@prelude@``.
+
+    What only the function around that mark uses is made when that function is called, and not at
+    every call of the script.
+    """
+    body = _INLINED.sub(lambda found: PLAIN[found[0]], body)
+    inner = _INNER.search(body)
+    if inner is None:
+        return "\n".join([*_needed(prelude, body), body])
+    front = _needed(prelude, body.replace(inner[0], ""))
+    needed = [statement for statement in _needed(prelude, body) if statement not in front]
+    return "\n".join([*front, body.replace(_MARK, "\n".join(needed))])
+
+
+_MARK = "--@prelude@"
+_INNER = re.compile(rf"^local function \w+\(.*?{_MARK}.*?^end$", re.MULTILINE | re.DOTALL)
+_NO_WORD = re.compile(r"--.*|'[^'\n]*'")
 _WORD = re.compile(r"[A-Za-z_]\w*")
 _DEFINED = re.compile(r"local (?:function (?P<function>\w+)|(?P<names>[\w, ]+?))(?:\(| =|$)")
 
@@ -163,6 +184,8 @@ def _constants(
         _table("REASON", [_quoted(_json_reason(reason.value)) for reason in REASONS]),
         _table("LISTS", [_quoted(name) for name in LISTS]),
         _table("QUEUE", [_quoted(keys.queue(name)) for name in LISTS]),
+        _table("FRESH", [_bytes(beginning) for beginning in plain.FRESH]),
+        _table("CLAIMED", [_bytes(beginning) for beginning in plain.CLAIMED]),
         *(f"local S_{state.name} = {code}" for code, state in enumerate(STATES)),
         *(f"local R_{reason.name} = {code}" for code, reason in enumerate(REASONS)),
         _guards(),
@@ -179,6 +202,35 @@ def _json_reason(reason: str) -> str:
 def _quoted(text: str) -> str:
     escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
     return f'"{escaped}"'
+
+
+def _bytes(raw: bytes) -> str:
+    return '"' + "".join(f"\\{byte:03d}" for byte in raw) + '"'
+
+
+PLAIN = {
+    "LAST_READ": str(plain.WINDOW - 1),
+    "CONTROL_END": str(CONTROL_SIZE - 1),
+    "STARTED_AT": str(AT["started_at"]),
+    "DEADLINE_AT": str(AT["deadline"]),
+    "PLACES_AT": str(AT["json_at"]),
+    "FENCE_AT": str(AT["fence"]),
+    "WORKER_END": str(AT["idempotency"]),
+    "LAST_AT": str(AT["apart"]),
+    "STATE_AT": str(plain.STATE_AT),
+    "CREATED_AT": str(plain.CREATED_AT),
+    "MOMENT": str(plain.MOMENT),
+    "NO_DEADLINE": _bytes(bytes(AT["expires_at"] - AT["deadline"])),
+    "NOT_DUE": _bytes(bytes(AT["expires_at"] - AT["next_attempt_at"])),
+    "NO_LOG": _bytes(bytes(CONTROL_SIZE - AT["apart"])),
+    "STARTED": _quoted(plain.STARTED),
+    "NOT_ENDED": _quoted(plain.NOT_ENDED),
+    "EXPIRES": _quoted(plain.EXPIRES),
+}
+"""What the scripts of a plain life know of the record, by name: put in where the name stands, so
+that nothing has to be made at each call."""
+
+_INLINED = re.compile(rf"\b(?:{'|'.join(PLAIN)})\b")
 
 
 def _table(name: str, values: list[str]) -> str:

@@ -274,7 +274,9 @@ class Oracle:
             self._happen(task, Event(_E.CHUNK, self._clock()))
         return Applied(applied=True, version=task.snap.version, cancel_asked=task.cancel)
 
-    def finish(self, task_id: str, fence: str, ending: Ending) -> Finished:
+    def finish(
+        self, task_id: str, fence: str, ending: Ending, *, origin: object = None
+    ) -> Finished:
         """End an attempt."""
         task = self.tasks.get(task_id)
         if task is None:

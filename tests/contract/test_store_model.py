@@ -80,6 +80,7 @@ class Pair(RuleBasedStateMachine):
         self.heard = self.client.pubsub()
         self.heard.psubscribe(f"{KEYS.base}s:*", "marker")
         self.published()
+        self.origins: dict[tuple[str, str], object] = {}
 
     retired = False
     made = 0
@@ -214,7 +215,9 @@ class Pair(RuleBasedStateMachine):
         said = self.real.store.take(names, most, worker=worker)
         fences = {claim.task_id: claim.fence for claim in said.claims}
         expected = self.oracle.take(names, most, worker=worker, fences=fences)
-        assert [plain(one) for one in said.claims] == [plain(one) for one in expected.claims]
+        by_id = [sorted(map(plain, one.claims), key=str) for one in (said, expected)]
+        assert by_id[0] == by_id[1]
+        self.origins |= {(one.task_id, one.fence): one.origin for one in said.claims}
         assert (said.expired, said.leased) == (expected.expired, expected.leased)
         told, self.oracle.published = self.oracle.published, []
         assert sorted(self.published()) == sorted(told)
@@ -261,10 +264,10 @@ class Pair(RuleBasedStateMachine):
     def finish(self, claim, event, delay, error, output, usage) -> None:  # noqa: ANN001
         """End an attempt in every way, twice."""
         ending = Ending(event=event, delay_ms=delay, error=error, output=output, usage=usage)
-        first = self.both("finish", *claim, ending)
+        first = self.both("finish", *claim, ending, origin=self.origins.get(claim))
         self.let_a_moment_pass(delay <= 1 and event is EventType.RETRY)
         before = self.real.link.call("GET", KEYS.task(claim[0]))
-        again = self.both("finish", *claim, ending)
+        again = self.both("finish", *claim, ending, origin=self.origins.get(claim))
         assert (again.version, again.state) == (first.version, first.state)
         assert self.real.link.call("GET", KEYS.task(claim[0])) == before
 
@@ -467,7 +470,7 @@ def plain(said: Any) -> Any:
         return said.code, said.extra
     if not hasattr(said, "__slots__"):
         return said
-    values = {name: getattr(said, name) for name in said.__slots__}
+    values = {name: getattr(said, name) for name in said.__slots__ if name != "origin"}
     for name, value in values.items():
         if name.endswith("_ms") and name != "timeout_ms":
             values[name] = bool(value)

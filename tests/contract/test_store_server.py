@@ -345,12 +345,12 @@ def test_a_take_without_a_lease_leaves_the_messages(store: RealStore) -> None:
     task_id = submit(store)
     first = store.link.call("RPOP", KEYS.queue("io.default"))
 
-    taken = store.take(["io.default"], 5, worker=OTHER, first=first)
+    taken = store.take(["io.default"], 5, worker=OTHER, first=("io.default", first))
     assert (taken.leased, taken.claims) == (False, ())
     assert store.list_of("io.default") == [(task_id, 1)]
 
     first = store.link.call("RPOP", KEYS.queue("io.default"))
-    taken = store.take(["io.default"], 5, worker=WORKER, first=first)
+    taken = store.take(["io.default"], 5, worker=WORKER, first=("io.default", first))
     assert [claim.task_id for claim in taken.claims] == [task_id]
 
 

@@ -74,11 +74,12 @@ def test_one_flush_runs_the_scripts_in_the_order_of_a_life() -> None:
     group = committed(link)
     waiting = [
         gevent.spawn(group.commit, script, (script,), patience=5.0)
-        for script in ("lost", "cancel", "finish", "apply", "claim", "submit")
+        for script in reversed(module.ORDER)
     ]
     gevent.joinall(waiting, raise_error=True)
 
     assert [name for name, _ in link.calls[0]] == list(module.ORDER)
+    assert module.ORDER.index("apply") < module.ORDER.index("complete")
 
 
 def test_large_rows_are_split_by_their_bytes() -> None:

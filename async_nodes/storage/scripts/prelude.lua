@@ -141,13 +141,29 @@ local function bump(r)
   r.seq = 0
 end
 
+-- Whether somebody may be listening to many tasks at once.
+local function watched_by_pattern()
+  local found = redis.pcall('PUBSUB', 'NUMPAT')
+  return type(found) ~= 'number' or found > 0 -- not allowed to ask: somebody may
+end
+-- Which of several tasks somebody may be listening to, nil for none. `channels` are those of the
+-- tasks, behind 'NUMSUB'.
+local function followed(ids, channels)
+  if watched_by_pattern() or redis.call('EXISTS', B .. 'feed') == 1 then return ids end
+  local listeners, some = redis.call('PUBSUB', unpack(channels)), nil
+  for position, id in ipairs(ids) do
+    if listeners[2 * position] > 0 then
+      some = some or {}
+      some[#some + 1] = id
+    end
+  end
+  return some
+end
+
 -- Whether somebody may be listening to a task. A message that nobody hears is not worth making.
 local patterns
 local function is_watched(id)
-  if patterns == nil then
-    local found = redis.pcall('PUBSUB', 'NUMPAT')
-    patterns = type(found) ~= 'number' or found > 0 -- not allowed to ask: somebody may
-  end
+  if patterns == nil then patterns = watched_by_pattern() end
   if patterns then return true end
   return redis.call('PUBSUB', 'NUMSUB', B .. 's:' .. id)[2] > 0
 end

@@ -1,55 +1,118 @@
 -- allow-oom
 -- take: pop messages and claim their tasks in one step, so that nothing is ever in between.
 -- Arguments: worker, nonce (12 characters), how many at most, again (1: the answer to the same call
--- was lost), first (a message popped by a blocking pop, or empty), then the indexes of the lists,
--- most urgent first. Writes what claim writes, and the lists. A fence is the nonce and a number, so
--- a call that is sent again finds what it had claimed. Answers {next, id, fence, claim …} rows.
+-- was lost), first (a message popped by a blocking pop, or empty) and the index of its list, then
+-- the indexes of the lists, most urgent first. Writes what claim writes, and the lists. A fence is
+-- the nonce and a number, so a call that is sent again finds what it had claimed.
+-- Answers {now, plain, others}: of a task of which nothing was heard since it was accepted the
+-- beginning of its record as it was before, at least up to the inputs' end, its fence ending in its
+-- place there; of every other one {id, fence, claim …}.
 local worker, nonce, most, again, first = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4], ARGV[5]
-local taken = {}
+local plain, started, ids, channels = {}, {}, {}, {'NUMSUB'}
+local holder = string.match(worker, '^[^ %z]*')
+local starts, behind = struct.pack('<dd', now, now), ',"started_at":' .. iso(now) .. NOT_ENDED
 
-local function fence_of(number) return nonce .. string.format('%04d', number) end
+local made
+local function general()
+  if made then return made end
+  --@prelude@
+  local taken = {}
+  if LIMIT == 0 then gathered = {} end -- a gate puts messages into the lists that are popped here
 
-local function take(message, list)
-  local id, dispatched = addressed(message, list)
-  local r = id and read(id)
-  if not r or not NEXT[r.state].START or r.queued == 0 or r.queued == 3 or r.dispatch ~= dispatched then
-    return
+  local function take(message, list)
+    local id, dispatched = addressed(message, list)
+    local r = id and read(id)
+    if not r or not NEXT[r.state].START or r.queued == 0 or r.queued == 3 or r.dispatch ~= dispatched then
+      return
+    end
+    local fence = nonce .. string.format('%04d', 5000 + #taken)
+    local refused = start(r, worker, fence)
+    if refused == 'held' then return end
+    taken[#taken + 1] = {id, fence, refused or claimed(r)}
   end
-  local fence = fence_of(#taken)
-  local refused = start(r, worker, fence)
-  if refused == 'held' then return end
-  taken[#taken + 1] = {id, fence, refused or claimed(r)}
+
+  made = {
+    taken = taken,
+    take = function(message, list) pcall(take, message, list) end,
+    take_again = function()
+      for _, id in ipairs(redis.call('SMEMBERS', B .. 'r:' .. holder)) do
+        local r = read(id)
+        if r and r.state == S_RUNNING and string.sub(r.fence, 1, #nonce) == nonce then
+          taken[#taken + 1] = {id, r.fence, claimed(r)}
+        end
+      end
+    end,
+    put_back = function()
+      local r = first ~= '' and read(addressed(first) or '')
+      if r then redis.call('RPUSH', QUEUE[r.list], first) end
+    end,
+    tell = function(told) for _, id in ipairs(told) do emit_state(read(id)) end end,
+    close = function() if gathered then write_gathered() end end,
+  }
+  return made
 end
 
 if again == '1' then
-  for _, id in ipairs(redis.call('SMEMBERS', B .. 'r:' .. trim(worker))) do
-    local r = read(id)
-    if r and r.state == S_RUNNING and string.sub(r.fence, 1, #nonce) == nonce then
-      taken[#taken + 1] = {id, r.fence, claimed(r)}
-    end
-  end
-  if #taken > 0 then return taken end
+  local taken = general().taken
+  made.take_again()
+  if #taken > 0 then return {now, {}, taken} end
 end
 
 -- Without a lease nothing may be popped: the messages wait for a worker that has one.
-if not has_lease(worker) then
-  local r = first ~= '' and read(addressed(first) or '')
-  if r then redis.call('RPUSH', QUEUE[r.list], first) end
-  return {{'', '', 'no_lease'}}
+local lease = redis.call('ZSCORE', B .. 'workers', holder)
+if not lease or tonumber(lease) == 0 then
+  general().put_back()
+  return {now, {}, {{'', '', 'no_lease'}}}
 end
 
-if LIMIT == 0 then gathered = {} end -- a gate puts messages into the lists that are popped here
-if first ~= '' then pcall(take, first) end
+local usual = LIMIT == 0 and redis.call('EXISTS', B .. 'controls') == 0
+
+local function take_plain(message, list)
+  local at = ID_AT[list]
+  local id = string.sub(message, at + 1, at + 28)
+  local key = key_of(id)
+  local raw = redis.call('GETRANGE', key, '0', LAST_READ)
+  if string.sub(raw, 1, #FRESH[list]) ~= FRESH[list] or string.find(raw, NO_DEADLINE, DEADLINE_AT + 1, true) ~= DEADLINE_AT + 1
+    or not string.find(message, '"an_dispatch":1,', at, true) then return false end
+  local json_at, inputs_at, inputs_len = struct.unpack('<I4I4I4', raw, PLACES_AT + 1)
+  local needed = math.max(json_at + HEAD, inputs_len > 0 and inputs_at + inputs_len or 0)
+  if needed > #raw then raw = redis.call('GETRANGE', key, '0', needed - 1) end
+  local created = string.sub(raw, json_at + CREATED_AT + 1, json_at + CREATED_AT + MOMENT)
+  redis.call('SETRANGE', key, '0', CLAIMED[list] .. string.sub(raw, #CLAIMED[list] + 1, STARTED_AT) .. starts
+    .. string.sub(raw, STARTED_AT + 17, FENCE_AT) .. nonce .. string.format('%04d', #plain) .. worker
+    .. string.sub(raw, WORKER_END + 1, json_at + STATE_AT) .. STARTED .. created .. behind)
+  plain[#plain + 1] = raw
+  local unclaimed = started[list]
+  if not unclaimed then
+    unclaimed = {'ZREM', B .. 'q:' .. LISTS[list]}
+    started[list] = unclaimed
+  end
+  unclaimed[#unclaimed + 1], ids[#ids + 1], channels[#channels + 1] = id, id, B .. 's:' .. id
+  return true
+end
+
+-- One that cannot be read must not take the others with it: it was popped with them.
+local function take(message, list)
+  if usual and list then
+    local ok, done = pcall(take_plain, message, list)
+    if ok and done then return end
+  end
+  general().take(message, list)
+end
+
+local function count() return #plain + (made and #made.taken or 0) end
+
+if first ~= '' then take(first, tonumber(ARGV[6])) end
 
 -- A pass over the lists gives each its share, 6 : 3 : 1, and a second one whatever is left: the
 -- urgent come first and nobody starves.
-local share = {6, 3, 1}
 local popped = 0
 for pass = 1, 2 do
-  for position = 6, #ARGV do
-    local wanted = most - #taken
-    if pass == 1 and #ARGV > 6 then
-      wanted = math.min(wanted, math.ceil(most * (share[position - 5] or 1) / 10))
+  for position = 7, #ARGV do
+    local wanted = most - count()
+    if pass == 1 and #ARGV > 7 then
+      local share = position == 7 and 6 or position == 8 and 3 or 1
+      wanted = math.min(wanted, math.ceil(most * share / 10))
     end
     -- Messages that lead nowhere are dropped on the way; a bound keeps the script short.
     local list = tonumber(ARGV[position])
@@ -57,12 +120,17 @@ for pass = 1, 2 do
       local messages = redis.call('RPOP', QUEUE[list], wanted)
       if not messages then break end
       popped = popped + #messages
-      local before = #taken
-      -- One that cannot be read must not take the others with it: it was popped with them.
-      for _, message in ipairs(messages) do pcall(take, message, list) end
-      wanted = wanted - (#taken - before)
+      local before = count()
+      for _, message in ipairs(messages) do take(message, list) end
+      wanted = wanted - (count() - before)
     end
   end
 end
-if gathered then write_gathered() end
-return taken
+for _, unclaimed in pairs(started) do redis.call(unpack(unclaimed)) end
+if #ids > 0 then
+  redis.call('SADD', B .. 'r:' .. holder, unpack(ids))
+  local watched = followed(ids, channels)
+  if watched then general().tell(watched) end
+end
+if made then made.close() end
+return {now, plain, made and made.taken or {}}
