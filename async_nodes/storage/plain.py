@@ -36,8 +36,9 @@ if TYPE_CHECKING:
     from async_nodes.core.ports import Ending
 
 USUAL_DISPATCHES: Final = 10
-WINDOW: Final = 1_024
-"""Bytes of a record that `take` reads at once; a longer beginning is read a second time."""
+WINDOW: Final = 544
+"""Bytes of a record that `take` reads at once: the usual private part ends before. No more than is
+needed, because the server hashes every byte that becomes a string of a script."""
 
 OPEN_END: Final = b'"attempts":[],"progress":null,"error":null,"usage":null,"output":null}'
 _LISTED: Final = len('"attempts":[')
@@ -170,11 +171,14 @@ class Origin:
     started: bytes
 
 
-def claim_of(raw: bytes, fence: str, worker: str, started_ms: int, started: bytes) -> Claim:
+def claim_of(
+    raw: bytes, inputs: bytes, fence: str, worker: str, started_ms: int, started: bytes
+) -> Claim:
     """Return the right to run that `take` gave.
 
     Args:
-        raw: the beginning of the record as it was before, at least up to the inputs' end.
+        raw: the beginning of the record as it was before, up to the time of creation or further.
+        inputs: the inputs as they stand in the record, empty if `raw` has them in its private part.
         fence: the claim's.
         worker: whose it is.
         started_ms: when it was given.
@@ -182,7 +186,7 @@ def claim_of(raw: bytes, fence: str, worker: str, started_ms: int, started: byte
 
     """
     timeout, created, queued = _TIMES.unpack_from(raw, AT["timeout"])
-    json_at, inputs_at, inputs_len, _, _ = _PLACES.unpack_from(raw, AT["json_at"])
+    (json_at,) = _NUMBER.unpack_from(raw, AT["json_at"])
     id_at = json_at + len(HEAD_START)
     return Claim(
         raw[id_at : id_at + _ID_LENGTH].decode(),
@@ -200,7 +204,7 @@ def claim_of(raw: bytes, fence: str, worker: str, started_ms: int, started: byte
         created_ms=int(created),
         tenant=text(raw[AT["tenant"] : AT["tenant"] + 32]),
         private=raw[CONTROL_SIZE:json_at],
-        inputs=raw[inputs_at : inputs_at + inputs_len] if inputs_len else b"",
+        inputs=inputs,
         list_name=LISTS[raw[AT["list"]]],
         origin=Origin(raw, worker, started_ms, started),
     )

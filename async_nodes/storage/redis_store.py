@@ -623,8 +623,8 @@ def _taken(
 ) -> Taken:
     started = plain.moment(now_ms) if usual else b""
     claims = [
-        plain.claim_of(raw, f"{nonce}{number:04d}", worker, now_ms, started)
-        for number, raw in enumerate(usual)
+        plain.claim_of(raw, inputs, f"{nonce}{number:04d}", worker, now_ms, started)
+        for number, (raw, inputs) in enumerate(zip(usual[::2], usual[1::2], strict=True))
     ]
     expired = []
     for task_id, fence, what in others:

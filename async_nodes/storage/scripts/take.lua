@@ -4,9 +4,9 @@
 -- was lost), first (a message popped by a blocking pop, or empty) and the index of its list, then
 -- the indexes of the lists, most urgent first. Writes what claim writes, and the lists. A fence is
 -- the nonce and a number, so a call that is sent again finds what it had claimed.
--- Answers {now, plain, others}: of a task of which nothing was heard since it was accepted the
--- beginning of its record as it was before, at least up to the inputs' end, its fence ending in its
--- place there; of every other one {id, fence, claim …}.
+-- Answers {now, plain, others}. Plain has two texts of each task of which nothing was heard since it
+-- was accepted: the beginning of its record as it was before, at least up to the text of the time of
+-- creation, and the inputs; its fence ends in its place there, from 0. Others are {id, fence, claim …}.
 local worker, nonce, most, again, first = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4], ARGV[5]
 local plain, started, ids, channels = {}, {}, {}, {'NUMSUB'}
 local holder = string.match(worker, '^[^ %z]*')
@@ -75,13 +75,14 @@ local function take_plain(message, list)
   if string.sub(raw, 1, #FRESH[list]) ~= FRESH[list] or string.find(raw, NO_DEADLINE, DEADLINE_AT + 1, true) ~= DEADLINE_AT + 1
     or not string.find(message, '"an_dispatch":1,', at, true) then return false end
   local json_at, inputs_at, inputs_len = struct.unpack('<I4I4I4', raw, PLACES_AT + 1)
-  local needed = math.max(json_at + HEAD, inputs_len > 0 and inputs_at + inputs_len or 0)
-  if needed > #raw then raw = redis.call('GETRANGE', key, '0', needed - 1) end
-  local created = string.sub(raw, json_at + CREATED_AT + 1, json_at + CREATED_AT + MOMENT)
+  local created_at = json_at + CREATED_AT
+  if created_at + MOMENT > #raw then raw = redis.call('GETRANGE', key, '0', created_at + MOMENT - 1) end
+  local inputs = inputs_len > 0 and redis.call('GETRANGE', key, inputs_at, inputs_at + inputs_len - 1) or ''
+  local created = string.sub(raw, created_at + 1, created_at + MOMENT)
   redis.call('SETRANGE', key, '0', CLAIMED[list] .. string.sub(raw, #CLAIMED[list] + 1, STARTED_AT) .. starts
-    .. string.sub(raw, STARTED_AT + 17, FENCE_AT) .. nonce .. string.format('%04d', #plain) .. worker
+    .. string.sub(raw, STARTED_AT + 17, FENCE_AT) .. nonce .. string.format('%04d', #ids) .. worker
     .. string.sub(raw, WORKER_END + 1, json_at + STATE_AT) .. STARTED .. created .. behind)
-  plain[#plain + 1] = raw
+  plain[#plain + 1], plain[#plain + 2] = raw, inputs
   local unclaimed = started[list]
   if not unclaimed then
     unclaimed = {'ZREM', B .. 'q:' .. LISTS[list]}
@@ -100,7 +101,7 @@ local function take(message, list)
   general().take(message, list)
 end
 
-local function count() return #plain + (made and #made.taken or 0) end
+local function count() return #ids + (made and #made.taken or 0) end
 
 if first ~= '' then take(first, tonumber(ARGV[6])) end
 
