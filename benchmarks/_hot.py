@@ -12,7 +12,7 @@ import struct
 from collections.abc import Callable, Mapping, Sequence
 from itertools import count
 from types import SimpleNamespace
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from async_nodes.access.guard import Guard
 from async_nodes.access.lane.fast_lane import FastLane
@@ -20,23 +20,27 @@ from async_nodes.access.lane.head import Heads
 from async_nodes.access.lane.reader import Reader
 from async_nodes.access.streams import sse_format
 from async_nodes.core.ids import IdSource
-from async_nodes.core.ports import Ending
+from async_nodes.core.ports import Ending, Submission
 from async_nodes.core.priority import LISTS
 from async_nodes.core.states import EventType, NodeState
 from async_nodes.dispatch.request import parse
 from async_nodes.dispatch.submit import Submitter, compose
+from async_nodes.execution.attempt import run_attempt
+from async_nodes.execution.green_host import GreenHost
+from async_nodes.execution.process import executor_for
 from async_nodes.nodes.registry import registry
 from async_nodes.settings import Settings
-from async_nodes.storage import layout
+from async_nodes.storage import layout, plain
 from async_nodes.storage.commit import DirectCommit
 from async_nodes.storage.keys import Keys
-from async_nodes.storage.redis_store import RedisStore, submit_row
+from async_nodes.storage.redis_store import RedisStore
 from async_nodes.storage.resp import new_reader, pack
 from async_nodes.storage.script_library import Script
 
 NOW_MS: Final = 1_796_072_400_007
 TASK_ID: Final = "t_01KEXAMPZE0123456789ABCDEF"
 FENCE: Final = "0123456789abcdef"
+WORKER: Final = "io@host/1"
 TOGETHER: Final = 50
 """Rows in a flush, and claims in a take: what a busy process sends and gets at once."""
 
@@ -77,14 +81,14 @@ class CannedLink:
 class CannedCommitter:
     """Take a row and give the same verdict each time."""
 
-    def __init__(self, verdict: list[Any]) -> None:
+    def __init__(self, verdict: object) -> None:
         self._verdict = verdict
 
-    def commit(self, _script: str, _row: Any, *, patience: float) -> list[Any]:
+    def commit(self, _script: str, _row: Any, *, patience: float) -> object:
         """Return the verdict on a row."""
         return self._verdict
 
-    def commit_many(self, _script: str, rows: Sequence[Any], *, patience: float) -> list[Any]:
+    def commit_many(self, _script: str, rows: Sequence[Any], *, patience: float) -> list[object]:
         """Return the verdict on each of some rows."""
         return [self._verdict for _ in rows]
 
@@ -93,7 +97,7 @@ def operations() -> dict[str, Operation]:
     """Return the hot functions by name."""
     ids, nodes = IdSource(b"0123456789abcdef"), registry()
     request = parse(BODY, nodes, now_ms=NOW_MS)
-    accepting = _store(verdict=[b"ok", b"1", b"%d" % NOW_MS])
+    accepting = _store(verdict=NOW_MS)
     reading = _store(reply=_bulk(record()))
     submitter = Submitter(accepting, ids, nodes, Settings(), lambda: NOW_MS / 1000)
     lane_of = {"read": _lane(reading, submitter), "submit": _lane(accepting, submitter)}
@@ -113,24 +117,32 @@ def operations() -> dict[str, Operation]:
         "make an id": lambda: ids.make(NOW_MS),
         "recognise an id": lambda: ids.issued(made),
         "check a submit": lambda: parse(BODY, nodes, now_ms=NOW_MS),
-        "make a row": lambda: submit_row(compose(request, task_id=TASK_ID, **kwargs)),
-        **_of_the_store(),
+        "make a row": lambda: plain.accept_row(compose(request, task_id=TASK_ID, **kwargs)),
+        **_of_the_store(compose(request, task_id=TASK_ID, **kwargs)),
         "frame an event": lambda: sse_format.frame((3, 17), "chunk", OUTPUT),
     }
 
 
-def _of_the_store() -> dict[str, Operation]:
-    rows = [(TASK_ID, FENCE, "COMPLETE", 0, b"null", OUTPUT, b"null", b"null")] * TOGETHER
-    verdicts = _array([_array([_bulk(b"ok"), _bulk(b"3"), _bulk(b"Succeeded")])] * TOGETHER)
-    committer = DirectCommit(CannedLink(verdicts), _scripts("finish"), "an:")
-    taking = _store(reply=_array([_claimed()] * TOGETHER))
-    finishing = _store(verdict=[b"ok", b"3", b"Succeeded"])
-    ending = Ending(event=EventType.COMPLETE, output=OUTPUT)
+def _of_the_store(submission: Submission) -> dict[str, Operation]:
+    waiting = plain.accept_row(submission)
+    raw = b"".join((waiting[6], bytes(16), waiting[7], plain.moment(NOW_MS)))
+    claims = _array(
+        [b":%d\r\n" % NOW_MS, _array([_bulk(raw), _bulk(OUTPUT)] * TOGETHER), b"*0\r\n"]
+    )
+    taking, finishing = _store(reply=claims), _store(verdict=1)
     lists = [name for name in LISTS if name.startswith("io")]
+    claim = taking.take(lists, TOGETHER, worker=WORKER).claims[0]
+    rows = [plain.complete_row(cast("plain.Origin", claim.origin), FENCE, OUTPUT)] * TOGETHER
+    committer = DirectCommit(
+        CannedLink(_array([b":1\r\n"] * TOGETHER)), _scripts("complete"), "an:"
+    )
+    ending = Ending(event=EventType.COMPLETE, output=OUTPUT)
+    executor = executor_for(Settings(), finishing, GreenHost())
     return {
-        f"take {TOGETHER} claims": lambda: taking.take(lists, TOGETHER, worker="io@host/1"),
-        "finish a task": lambda: finishing.finish(TASK_ID, FENCE, ending),
-        f"commit {TOGETHER} rows": lambda: committer.commit_many("finish", rows, patience=1.0),
+        f"take {TOGETHER} claims": lambda: taking.take(lists, TOGETHER, worker=WORKER),
+        "run an attempt": lambda: run_attempt(executor, claim),
+        "finish a task": lambda: finishing.finish(TASK_ID, FENCE, ending, origin=claim.origin),
+        f"commit {TOGETHER} rows": lambda: committer.commit_many("complete", rows, patience=1.0),
     }
 
 
@@ -158,29 +170,17 @@ def _reader(data: bytes) -> Reader:
     return Reader(SimpleNamespace(recv=lambda _most: data))
 
 
-def _store(*, reply: bytes = b"$-1\r\n", verdict: Sequence[Any] = ()) -> RedisStore:
+def _store(*, reply: bytes = b"$-1\r\n", verdict: object = 0) -> RedisStore:
     return RedisStore(
         link=CannedLink(reply),
-        committer=CannedCommitter(list(verdict)),
+        committer=CannedCommitter(verdict),
         keys=Keys(),
-        scripts=_scripts("take"),
+        scripts=_scripts("take", "accept"),
     )
 
 
 def _scripts(*names: str) -> dict[str, Script]:
     return {name: Script(name, "return 1", "0" * 40) for name in names}
-
-
-def _claimed() -> bytes:
-    numbers = [_bulk(b"%d" % NOW_MS)] * 11
-    texts = [_bulk(each) for each in (b"default", b'{"scope":{}}', OUTPUT)]
-    return _array(
-        [
-            _bulk(TASK_ID.encode()),
-            _bulk(FENCE.encode()),
-            _array([_bulk(b"run"), *numbers, *texts, b":0\r\n"]),
-        ]
-    )
 
 
 def _bulk(data: bytes) -> bytes:

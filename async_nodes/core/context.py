@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
@@ -124,8 +123,7 @@ def current() -> ScopeContext:
     return _current.get()
 
 
-@contextmanager
-def scope(context: ScopeContext | None = None, **values: object) -> Iterator[ScopeContext]:
+class scope:  # noqa: N801 - reads as the statement it is
     """Put a snapshot in force for a block.
 
     Args:
@@ -133,14 +131,21 @@ def scope(context: ScopeContext | None = None, **values: object) -> Iterator[Sco
         values: added on top of it.
 
     """
-    inner = current() if context is None else context
-    for key, value in values.items():
-        inner = inner.with_value(key, value)
-    token = _current.set(inner)
-    try:
-        yield inner
-    finally:
-        _current.reset(token)
+
+    __slots__ = ("_inner", "_token")
+
+    def __init__(self, context: ScopeContext | None = None, **values: object) -> None:
+        inner = current() if context is None else context
+        for key, value in values.items():
+            inner = inner.with_value(key, value)
+        self._inner = inner
+
+    def __enter__(self) -> ScopeContext:
+        self._token = _current.set(self._inner)
+        return self._inner
+
+    def __exit__(self, *_: object) -> None:
+        _current.reset(self._token)
 
 
 def _as_json(key: str, value: object) -> Any:

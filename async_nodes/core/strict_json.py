@@ -17,7 +17,7 @@ import enum
 import json
 import re
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from decimal import Decimal
 from pathlib import PurePath
 from typing import Any, Final, NoReturn
@@ -313,6 +313,7 @@ def _has_surrogate(text: str) -> bool:
 # -- writing ---------------------------------------------------------------------------------------
 
 _LEAVES: Final = frozenset({str, int, float, bool, type(None)})
+_NAMES: Final = frozenset({str})
 _NATIVE: Final = (str, int, float, dict, list, tuple, type(None))
 
 
@@ -336,11 +337,11 @@ def dumps(value: object, *, max_depth: int = MAX_DEPTH) -> bytes:
 
     """
     try:
-        data = _ENCODER.encode(value).encode("utf-8")
+        data = _encoded(value).encode("utf-8")
     except (TypeError, ValueError, RecursionError) as error:
         _report(value, max_depth)
         raise AsyncNodesError("result_not_json", str(error), pointer="") from error
-    if type(value) not in _LEAVES and not _is_plain(value, max_depth):
+    if type(value) not in _LEAVES and not _is_flat(value) and not _is_plain(value, max_depth):
         _report(value, max_depth)
     return data
 
@@ -387,6 +388,23 @@ _ENCODER = json.JSONEncoder(
     ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=_convert
 )
 
+
+def _make_encoder() -> Callable[[object], str]:
+    """Return what `_ENCODER.encode` does, made once: it makes its helper in C anew at each call.
+
+    Without the helper's memory of containers: one that holds itself is found by its depth.
+    """
+    encoder: Any = json.encoder
+    if encoder.c_make_encoder is None:
+        return _ENCODER.encode
+    pieces = encoder.c_make_encoder(
+        None, _convert, encoder.encode_basestring, None, ":", ",", False, False, False
+    )
+    return lambda value: "".join(pieces(value, 0))
+
+
+_encoded: Final = _make_encoder()
+
 _ADVICE: Final[tuple[tuple[Any, str], ...]] = (
     ((set, frozenset), "a set has no order: return sorted(…) or list(…)"),
     ((bytes, bytearray, memoryview), "bytes have no JSON form: encode them, for example as base64"),
@@ -398,6 +416,15 @@ def _why_not(value: object) -> str:
         if isinstance(value, kinds):
             return advice
     return f"an object of type {type(value).__name__} has no JSON form"
+
+
+def _is_flat(value: object) -> bool:
+    """Tell whether a value is an object of nothing but names and leaves, as most are."""
+    return (
+        type(value) is dict
+        and _NAMES.issuperset(map(type, value))
+        and _LEAVES.issuperset(map(type, value.values()))
+    )
 
 
 def _is_plain(value: object, max_depth: int) -> bool:

@@ -155,7 +155,7 @@ class Client:
     def close(self) -> None:
         """End every open connection at once and refuse new requests; safe from any thread."""
         self._closed = True
-        for wire in list(self._wires):
+        for wire in tuple(self._wires) if self._wires else ():
             wire.cut("the client was closed")
 
     def _follow(self, call: _Call, timeouts: Timeouts) -> Response:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -64,16 +65,36 @@ def job_of(claim: Claim, registry: Mapping[str, NodeSpec]) -> Job:
         AsyncNodesError: ``unknown_node``: this worker does not know the node.
 
     """
-    private = _decoder.decode(claim.private)
-    spec = registry[private.node]
-    policy = RetryPolicy(**private.retry) if private.retry else spec.retry or RetryPolicy()
+    brought = _brought_often if claim.inputs else _brought  # secret inputs are not remembered
+    node, retry, scope, traceparent, inputs = brought(claim.private)
+    spec = registry[node]
     return Job(
         spec=spec,
-        inputs=claim.inputs or bytes(private.inputs),
-        policy=policy,
-        scope=ScopeContext.from_headers(private.scope or {}),
-        traceparent=private.traceparent or "",
+        inputs=claim.inputs or inputs,
+        policy=retry or spec.retry or _USUAL_POLICY,
+        scope=scope,
+        traceparent=traceparent,
     )
+
+
+_Brought = tuple[str, RetryPolicy | None, ScopeContext, str, bytes]
+_USUAL_POLICY: Final = RetryPolicy()
+
+
+def _brought(raw: bytes) -> _Brought:
+    """Return what a task's private part says: node, policy, scope, trace and hidden inputs."""
+    private = _decoder.decode(raw)
+    return (
+        private.node,
+        RetryPolicy(**private.retry) if private.retry else None,
+        ScopeContext.from_headers(private.scope or {}),
+        private.traceparent or "",
+        bytes(private.inputs),
+    )
+
+
+_brought_often: Final = lru_cache(maxsize=256)(_brought)
+"""The same: tasks that nobody traces differ in their node alone, and nothing in it ever changes."""
 
 
 @dataclass(frozen=True, slots=True)

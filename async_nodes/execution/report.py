@@ -67,9 +67,7 @@ class Report:
         self._pieces: list[str] = []
         self._last_flush = 0.0
         self._disarm: Callable[[], None] | None = None
-        # Chunks are numbered and sent one after the other, whichever thread or timer has one: the
-        # store takes a number only once, and a body's end waits for what is on its way.
-        self._turn = threading.RLock()
+        self._turns: dict[str, threading.RLock] = {}
         self._usage: dict[str, int] = {}
         self._usage_json: bytes = NULL
         self._progress: bytes = NULL
@@ -78,6 +76,15 @@ class Report:
     def side(self) -> Side:
         """Return usage and progress for the record's end."""
         return Side(self._usage_json, self._progress)
+
+    @property
+    def _turn(self) -> threading.RLock:
+        """Return what a chunk waits for, made with the first one.
+
+        Chunks are numbered and sent one after the other, whichever thread or timer has one: the
+        store takes a number only once, and a body's end waits for what is on its way.
+        """
+        return self._turns.get("") or self._turns.setdefault("", threading.RLock())
 
     def chunk(self, value: Any) -> None:
         """Send a piece of the stream."""
@@ -137,6 +144,8 @@ class Report:
 
     def flush(self) -> None:
         """Send the pieces that wait to be joined."""
+        if not self._turns and not self._pieces:
+            return  # nothing was ever said
         if self._disarm is not None:
             self._disarm()
             self._disarm = None

@@ -161,7 +161,7 @@ _NOT_STARTED: Final = _head_end(_PENDING, f',"started_at":null{NOT_ENDED}', mome
 # -- take ------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Origin:
     """Hold what a plain end needs of a plain start: the record as it was, and when it was left."""
 
