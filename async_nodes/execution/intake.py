@@ -7,13 +7,12 @@ a connection of its own. Celery's own consumer stays with what is Celery's: remo
 
 from __future__ import annotations
 
-import contextlib
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import gevent
-from gevent.lock import BoundedSemaphore
+from gevent.event import Event
 from redis.exceptions import ResponseError
 
 from async_nodes.storage.redis_address import unconnected
@@ -60,7 +59,8 @@ class Intake:
         self._waiting_line = WaitingLine(url, {store.keys.queue(name): name for name in lists})
         self._worker = worker
         self._lists = lists
-        self._slots = BoundedSemaphore(slots)
+        self._free = slots
+        self._freed = Event()
         self._run_claim = run
         self._expired = expired
         self._greenlet: gevent.Greenlet | None = None
@@ -94,36 +94,31 @@ class Intake:
 
     def _turn(self, more: bool) -> bool:  # noqa: FBT001 - whether the lists may hold more
         """Take once; answer whether the lists may hold more."""
-        with self._one_slot_free() as free:
-            first = None if more else self._waiting_line.pop()
-            if not more and first is None:
-                return False
-            most = min(free, MOST_AT_ONCE)
-            taken = self._store.take(self._lists, most, worker=self._worker, first=first)
+        while not self._free:
+            self._freed.clear()
+            self._freed.wait()
+        first = None if more else self._waiting_line.pop()
+        if not more and first is None:
+            return False
+        most = min(self._free, MOST_AT_ONCE)
+        taken = self._store.take(self._lists, most, worker=self._worker, first=first)
         if not taken.leased:
             gevent.sleep(_PAUSE_FIRST)  # the keeper is about to take a new lease
             return True
+        self._free -= len(taken.claims)  # nobody else takes any
         for claim in taken.claims:
-            self._slots.acquire()
             gevent.spawn(self._run_one, claim)
         if taken.expired:
             self._expired(taken.expired)
         return len(taken.claims) >= most
 
-    @contextlib.contextmanager
-    def _one_slot_free(self) -> Iterator[int]:
-        """Wait until a slot is free; give the number of free ones."""
-        self._slots.acquire()
-        try:
-            yield int(self._slots.counter) + 1
-        finally:
-            self._slots.release()
-
     def _run_one(self, claim: Claim) -> None:
         try:
             self._run_claim(claim)
         finally:
-            self._slots.release()
+            if not self._free:
+                self._freed.set()
+            self._free += 1
 
 
 class WaitingLine:
