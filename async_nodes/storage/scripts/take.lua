@@ -107,10 +107,10 @@ if first ~= '' then take(first, tonumber(ARGV[6])) end
 
 -- A pass over the lists gives each its share, 6 : 3 : 1, and a second one whatever is left: the
 -- urgent come first and nobody starves.
-local popped = 0
+local popped, drained = 0, {}
 for pass = 1, 2 do
   for position = 7, #ARGV do
-    local wanted = most - count()
+    local wanted = drained[position] and 0 or most - count()
     if pass == 1 and #ARGV > 7 then
       local share = position == 7 and 6 or position == 8 and 3 or 1
       wanted = math.min(wanted, math.ceil(most * share / 10))
@@ -118,12 +118,12 @@ for pass = 1, 2 do
     -- Messages that lead nowhere are dropped on the way; a bound keeps the script short.
     local list = tonumber(ARGV[position])
     while wanted > 0 and popped < 2 * most + 20 do
-      local messages = redis.call('RPOP', QUEUE[list], wanted)
-      if not messages then break end
+      local messages = redis.call('RPOP', QUEUE[list], wanted) or {}
       popped = popped + #messages
+      drained[position] = #messages < wanted
       local before = count()
       for _, message in ipairs(messages) do take(message, list) end
-      wanted = wanted - (count() - before)
+      wanted = drained[position] and 0 or wanted - (count() - before)
     end
   end
 end
