@@ -12,7 +12,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import accumulate
 from typing import Final, Generic, TypeVar
 
-from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+)
 from prometheus_client.registry import Collector
 from prometheus_client.utils import floatToGoString
 
@@ -130,3 +135,29 @@ class Histograms(_Tallies[Durations]):
             buckets = list(zip(self._names, below, strict=True))
             family.add_metric(values, buckets, durations.seconds)
         yield family
+
+
+class Level(Collector):
+    """Keep a number that rises and falls.
+
+    Args:
+        name: of the metric.
+        about: for people.
+
+    Attributes:
+        now: the number; to be changed in place.
+
+    """
+
+    def __init__(self, name: str, about: str) -> None:
+        self.now = 0
+        self._name = name
+        self._about = about
+
+    def describe(self) -> Iterable[Metric]:
+        """Name the metric ahead, so that no other one takes its name."""
+        return self.collect()
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield the metric."""
+        yield GaugeMetricFamily(self._name, self._about, value=self.now)

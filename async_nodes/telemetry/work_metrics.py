@@ -9,37 +9,39 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Iterator
-from functools import cache
 from typing import Final
 
-from prometheus_client import CollectorRegistry, Gauge, Histogram, start_http_server
+from prometheus_client import CollectorRegistry, start_http_server
 from prometheus_client.core import CounterMetricFamily
 from prometheus_client.registry import Collector
 
+from async_nodes.telemetry.tallies import Histograms, Level
+
 _log = logging.getLogger(__name__)
 
-_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600)
+_BUCKETS: Final = (
+    0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600,
+)  # fmt: skip
 
-REGISTRY = CollectorRegistry()
-_runtime = Histogram(
+REGISTRY: Final = CollectorRegistry()
+_runtime: Final = Histograms(
     "celery_task_runtime",
     "Seconds a node's body ran (the name is kept for compatibility)",
-    ["node"],
-    buckets=_BUCKETS,
-    registry=REGISTRY,
+    ("node",),
+    bounds=_BUCKETS,
 )
-_active = Gauge(
-    "celery_active_tasks",
-    "Bodies running in this process (the name is kept for compatibility)",
-    registry=REGISTRY,
-)
-_waited = Histogram(
+_waited: Final = Histograms(
     "async_nodes_task_queue_wait_seconds",
     "Seconds from being claimable to being claimed",
-    ["node"],
-    buckets=_BUCKETS,
-    registry=REGISTRY,
+    ("node",),
+    bounds=_BUCKETS,
 )
+_active: Final = Level(
+    "celery_active_tasks",
+    "Bodies running in this process (the name is kept for compatibility)",
+)
+for _each in (_runtime, _waited, _active):
+    REGISTRY.register(_each)
 
 schedules: Final[Counter[str]] = Counter()
 """What this process did with schedules that were due, by outcome.
@@ -77,23 +79,16 @@ class observe_attempt:  # noqa: N801 - reads as the statement it is
     __slots__ = ("_runtime", "_started")
 
     def __init__(self, node: str, waited_seconds: float) -> None:
-        self._runtime, waited = _series(node)
-        waited.observe(waited_seconds)
-        self._started = 0.0
+        self._runtime = _runtime(node)
+        _waited(node).observe(waited_seconds)
 
     def __enter__(self) -> None:
-        _active.inc()
+        _active.now += 1
         self._started = time.monotonic()
 
     def __exit__(self, *_: object) -> None:
-        _active.dec()
+        _active.now -= 1
         self._runtime.observe(time.monotonic() - self._started)
-
-
-@cache
-def _series(node: str) -> tuple[Histogram, Histogram]:
-    """Return a node's two series; finding them anew for each task costs more than observing."""
-    return _runtime.labels(node), _waited.labels(node)
 
 
 def expose(port: int | None, *, host: str = "127.0.0.1") -> None:
