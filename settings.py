@@ -63,6 +63,11 @@ CELERY_BROKER_TRANSPORT_OPTIONS = {
 ASYNC_NODES_REDIS_URL = (
     None  # None: CELERY_BROKER_URL if that was changed, else the embedded server
 )
+ASYNC_NODES_REDIS_PASSWORD_FILE = None  # a file that holds the password, not in the address then
+ASYNC_NODES_REDIS_SENTINEL_PASSWORD_FILE = None  # the same for the Sentinels, if they want one
+ASYNC_NODES_REDIS_MAX_CONNECTIONS = None  # None: one connection that all greenlets share
+ASYNC_NODES_REDIS_WAIT_REPLICAS = None  # how many replicas must have a task before its 202
+ASYNC_NODES_REDIS_WAIT_SECONDS = 0.3  # how long they are waited for; then 503 outcome_unknown
 ASYNC_NODES_HOST = "127.0.0.1"
 ASYNC_NODES_PORT = 8000
 ASYNC_NODES_PROCESSES = None  # None: one web process; else so many on one port, and one above

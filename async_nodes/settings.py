@@ -24,7 +24,8 @@ from async_nodes.core.errors import AsyncNodesError
 from async_nodes.core.files import FileLimits
 from async_nodes.core.log_levels import LEVELS
 from async_nodes.core.redacted import without_secrets
-from async_nodes.core.redis_urls import is_redis, kombu_url, redis_py_url
+from async_nodes.core.redis_urls import is_redis, kombu_url, redis_py_url, with_password
+from async_nodes.core.sentinel_urls import is_sentinel, parse_sentinel
 from async_nodes.core.setting_values import invalid_setting, parse, read_tuple
 
 __all__ = [
@@ -78,7 +79,12 @@ OUR_TYPES: Final[Mapping[str, type]] = {
     "ASYNC_NODES_METRICS_PORT": int,
     "ASYNC_NODES_PORT": int,
     "ASYNC_NODES_PROCESSES": int,
+    "ASYNC_NODES_REDIS_MAX_CONNECTIONS": int,
+    "ASYNC_NODES_REDIS_PASSWORD_FILE": str,
+    "ASYNC_NODES_REDIS_SENTINEL_PASSWORD_FILE": str,
     "ASYNC_NODES_REDIS_URL": str,
+    "ASYNC_NODES_REDIS_WAIT_REPLICAS": int,
+    "ASYNC_NODES_REDIS_WAIT_SECONDS": float,
     "ASYNC_NODES_SHUTDOWN_SECONDS": float,
     "ASYNC_NODES_TASK_LOG_LEVEL": str,
     "ASYNC_NODES_TLS_CERT": str,
@@ -86,6 +92,49 @@ OUR_TYPES: Final[Mapping[str, type]] = {
     "ASYNC_NODES_TRANSPORT": str,
     "ASYNC_NODES_WRITE_SCHEMA": int,
 }
+
+
+@dataclass(frozen=True, slots=True)
+class CeleryPlace:
+    """Name the settings of Celery's that say where a server is and how to speak to it.
+
+    Attributes:
+        url, options, tls: Celery's names of the address and of what belongs to it.
+
+    """
+
+    url: str
+    options: str
+    tls: str
+
+    def spelled(self, url: str, celery: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the settings for a server, by Celery's names.
+
+        Args:
+            url: its address; where it is one of Sentinels in kombu's spelling, the rest is in
+                `celery`.
+            celery: the settings so far.
+
+        """
+        if not is_sentinel(url):
+            return {self.url: kombu_url(url)}
+        address = parse_sentinel(self.whole(url, celery))
+        options = {**(celery.get(self.options) or {}), **address.transport_options()}
+        said = {self.url: address.kombu_url, self.options: options}
+        return {**said, self.tls: address.tls_options()} if address.tls else said
+
+    def whole(self, url: str, celery: Mapping[str, Any]) -> str:
+        """Return a server's address with what kombu keeps beside one of Sentinels."""
+        if not is_sentinel(url):
+            return url
+        return parse_sentinel(url, celery.get(self.options), tls=celery.get(self.tls)).url
+
+
+BROKER: Final = CeleryPlace("broker_url", "broker_transport_options", "broker_use_ssl")
+RESULTS: Final = CeleryPlace(
+    "result_backend", "result_backend_transport_options", "redis_backend_use_ssl"
+)
+CELERY_PLACES: Final = (BROKER, RESULTS)
 
 
 # -- the object ------------------------------------------------------------------------------------
@@ -96,8 +145,13 @@ class Settings:
     """Hold every setting, checked.
 
     Attributes:
-        redis_url: where broker and store are, in redis-py's spelling; None when nobody said, and
-            the embedded server is meant.
+        redis_url: where broker and store are, in redis-py's spelling or as Sentinels (see
+            `core.sentinel_urls`); None when nobody said, and the embedded server is meant.
+        redis_max_connections: how many connections a gevent process may send its commands by;
+            None for one that all its greenlets share.
+        redis_wait_replicas: how many replicas must have a task before it counts as accepted; None
+            for none.
+        redis_wait_seconds: how long they are waited for.
         host, port: where the web process listens (port 0: any free one).
         processes: web processes that share the port, looked after by one more; None for a single
             one on its own.
@@ -125,6 +179,9 @@ class Settings:
     """
 
     redis_url: str | None = None
+    redis_max_connections: int | None = None
+    redis_wait_replicas: int | None = None
+    redis_wait_seconds: float = 0.3
     host: str = "127.0.0.1"
     port: int = 8000
     processes: int | None = None
@@ -202,9 +259,11 @@ class Settings:
 
     def with_redis_url(self, url: str) -> Settings:
         """Return these settings for the server at ``url``, as for one that was just started."""
-        addresses = {"broker_url": kombu_url(url), "result_backend": kombu_url(url)}
-        celery = MappingProxyType({**self.celery, **addresses})
-        return replace(self, redis_url=redis_py_url(url), celery=celery)
+        celery = dict(self.celery)
+        url = BROKER.whole(url, celery)
+        for place in CELERY_PLACES:
+            celery |= place.spelled(url, celery)
+        return replace(self, redis_url=redis_py_url(url), celery=MappingProxyType(celery))
 
     def shown(self) -> dict[str, Any]:
         """Return the values for a person to read: plain JSON types, secrets masked."""
@@ -275,6 +334,21 @@ RULES: Final[tuple[tuple[str, Callable[[Any], bool], str], ...]] = (
     ("shutdown_seconds", lambda v: 0 <= v <= 86_400, "must be 0 to 86400"),  # noqa: PLR2004
     ("transport", lambda v: v in {"fast", "stock"}, "must be fast or stock"),
     ("task_log_level", lambda v: v in LEVELS, f"must be one of {', '.join(LEVELS)}"),
+    (
+        "redis_max_connections",
+        lambda v: type(v) is int and 1 <= v <= 1000,  # noqa: PLR2004 - as it says
+        "must be 1 to 1000",
+    ),
+    (
+        "redis_wait_replicas",
+        lambda v: type(v) is int and 1 <= v <= 100,  # noqa: PLR2004 - as it says
+        "must be 1 to 100",
+    ),
+    (
+        "redis_wait_seconds",
+        lambda v: 0.01 <= v <= 0.7,  # noqa: PLR2004 - as it says
+        "must be 0.01 to 0.7: a request waits for the store for 0.8 s in all",
+    ),
     ("file_max_bytes", is_size, "must be 1 to 1099511627776 bytes"),
     ("files_max_bytes", is_size, "must be 1 to 1099511627776 bytes"),
     (
@@ -346,13 +420,42 @@ def resolve(declared: Mapping[str, Any], environ: Mapping[str, str]) -> dict[str
     if "global_keyprefix" in (values.get("CELERY_BROKER_TRANSPORT_OPTIONS") or ()):
         why = "may not hold global_keyprefix: set ASYNC_NODES_KEY_PREFIX, which every key obeys"
         raise invalid_setting("CELERY_BROKER_TRANSPORT_OPTIONS", why)
-    url = values.get(OURS + "REDIS_URL")
-    for name in ("CELERY_BROKER_URL", "CELERY_RESULT_BACKEND"):
-        if url and name not in given:
-            values[name] = kombu_url(url)
-        elif is_redis(values.get(name)):
-            values[name] = kombu_url(values[name])
-    return values
+    values[OURS + "REDIS_URL"] = url = whole_address(values)
+    return {**values, **celery_addresses(url, values, given)}
+
+
+def celery_addresses(
+    url: str | None, values: Mapping[str, Any], given: Iterable[str]
+) -> dict[str, Any]:
+    """Return Celery's settings about its servers: `url`, but for what is `given` by itself."""
+    celery = {name.removeprefix(CELERY).lower(): value for name, value in values.items()}
+    found: dict[str, Any] = {}
+    for place in CELERY_PLACES:
+        own = celery.get(place.url)
+        if url and CELERY + place.url.upper() not in given:
+            found |= place.spelled(url, celery)
+        elif isinstance(own, str) and is_redis(own):
+            found |= place.spelled(own, celery)
+    return {CELERY + name.upper(): value for name, value in found.items()}
+
+
+def whole_address(values: Mapping[str, Any]) -> str | None:
+    """Return `ASYNC_NODES_REDIS_URL` with the passwords that are kept in files."""
+    url: str | None = values.get(OURS + "REDIS_URL")
+    for name in ("REDIS_PASSWORD_FILE", "REDIS_SENTINEL_PASSWORD_FILE"):
+        path = values.get(OURS + name)
+        if not path:
+            continue
+        if not url:
+            raise invalid_setting(OURS + name, "needs ASYNC_NODES_REDIS_URL beside it")
+        secret = read_secret(path, OURS + name)
+        if name == "REDIS_PASSWORD_FILE":
+            url = with_password(url, secret)
+        elif is_sentinel(url):
+            url = replace(parse_sentinel(url), sentinel_password=secret).url
+        else:
+            raise invalid_setting(OURS + name, "is for an address of Sentinels")
+    return url
 
 
 def our_fields(values: Mapping[str, Any], environ: Mapping[str, str]) -> dict[str, Any]:
@@ -368,7 +471,9 @@ def our_fields(values: Mapping[str, Any], environ: Mapping[str, str]) -> dict[st
             raise invalid_setting(
                 OURS + "API_KEY", "is set, so ASYNC_NODES_API_KEY_FILE must not be"
             )
-        ours["api_key"] = read_key(key_file)
+        ours["api_key"] = read_secret(key_file, OURS + "API_KEY_FILE")
+    for name in ("redis_password_file", "redis_sentinel_password_file"):
+        ours.pop(name, None)  # in the address by now
     for name in ("imports", "egress_allow"):
         words = ours.get(name, ())
         ours[name] = read_tuple(words) if isinstance(words, str) else tuple(words)
@@ -389,18 +494,27 @@ def store_url(values: Mapping[str, Any], environ: Mapping[str, str]) -> str | No
         return redis_py_url(url)
     broker = values.get("CELERY_BROKER_URL")
     chosen = environ.get("CELERY_BROKER_URL", "").strip() or broker != DEFAULT_BROKER_URL
-    return redis_py_url(broker) if broker and chosen else None
+    if not broker or not chosen:
+        return None
+    celery = {name: values.get(CELERY + name.upper()) for name in (BROKER.options, BROKER.tls)}
+    return redis_py_url(BROKER.whole(broker, celery))
 
 
-def read_key(path: str) -> str:
-    """Return the key in the file ``path`` without the newline an editor leaves."""
+def read_secret(path: str, name: str) -> str:
+    """Return what is in the file ``path`` without the newline an editor leaves.
+
+    Raises:
+        AsyncNodesError: ``invalid_setting``, naming the setting ``name``: it cannot be read, or
+            nothing is in it.
+
+    """
     try:
-        key = Path(path).expanduser().read_text(encoding="utf-8").strip()
+        secret = Path(path).expanduser().read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
-        raise invalid_setting(OURS + "API_KEY_FILE", f"cannot be read: {error}") from error
-    if not key:
-        raise invalid_setting(OURS + "API_KEY_FILE", f"names an empty file, {path}")
-    return key
+        raise invalid_setting(name, f"cannot be read: {error}") from error
+    if not secret:
+        raise invalid_setting(name, f"names an empty file, {path}")
+    return secret
 
 
 def default_data_dir(environ: Mapping[str, str]) -> str:

@@ -68,6 +68,11 @@ class RedisServer:
         """Tell whether the process lives."""
         return self._process is not None and self._process.poll() is None
 
+    @property
+    def address(self) -> str:
+        """Return the value of `ASYNC_NODES_REDIS_URL`."""
+        return f"{self.url}?db=0"
+
     def kombu_url(self, database: int = 0) -> str:
         """Return kombu's and Celery's address of a database."""
         return f"redis+socket://{self.path}?virtual_host={database}"

@@ -44,7 +44,8 @@ def _texts(value: Any) -> Iterator[str]:
 
 
 def masked(url: str) -> str:
-    """Return an address without its password, for logs and messages."""
+    """Return an address without its passwords, for logs and messages."""
+    url = re.sub(r"([?&]\w*password=)[^&#\s]*", r"\1***", url)
     return re.sub(r"(://[^/?#@:]*):[^@/]*(?:/[^@]*)?@", r"\1:***@", url)
 
 

@@ -9,9 +9,14 @@ from collections.abc import Callable
 
 import redis
 
+from async_nodes.storage.redis_client import client
+
 _log = logging.getLogger(__name__)
 
 POLL_SECONDS = 1.0
+SILENT_POLLS = 5
+"""After so many polls without a word the server is asked; after twice as many it counts as hung."""
+
 _PAUSE_FIRST, _PAUSE_MOST = 0.05, 1.0
 
 
@@ -21,7 +26,7 @@ class CancelListener:
     Runs in a `threading` thread, which is a greenlet in a process that gevent has patched.
 
     Args:
-        url: the store, in redis-py's spelling.
+        url: the store, as `storage.redis_client` takes it.
         channel: the worker's control channel.
         on_cancel: called with task id and fence.
         on_gap: called after every (re)connection: words said meanwhile were missed.
@@ -70,12 +75,18 @@ class CancelListener:
                 pause = min(pause * 2, _PAUSE_MOST)
 
     def _listen(self) -> None:
-        client = redis.Redis.from_url(self._url, socket_connect_timeout=1, socket_timeout=5)
-        with client, client.pubsub() as subscription:  # type: ignore[no-untyped-call]
+        heard = client(self._url, timeout=5.0)
+        with heard, heard.pubsub() as subscription:  # type: ignore[no-untyped-call]
             subscription.subscribe(self._channel)
+            silent = 0
             while not self._stopping:
                 message = subscription.get_message(timeout=POLL_SECONDS)
+                silent = 0 if message is not None else silent + 1
                 if message is None:
+                    if silent == SILENT_POLLS:
+                        subscription.ping()
+                    elif silent > 2 * SILENT_POLLS:
+                        raise redis.TimeoutError("the server is silent")
                     continue
                 if message["type"] == "subscribe":
                     self._hearing = True

@@ -16,7 +16,7 @@ from async_nodes.core.errors import AsyncNodesError
 from async_nodes.core.redis_urls import is_redis
 from async_nodes.execution.tasks import Installation
 from async_nodes.nodes.registry import registry
-from async_nodes.settings import Settings
+from async_nodes.settings import BROKER, Settings
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -43,7 +43,8 @@ def settings_of(app: Celery, environ: Mapping[str, str] = os.environ) -> Setting
             "async_nodes needs a Celery app whose broker is Redis: a submit writes the record and "
             "the message in one transaction",
         )
-    return settings.with_redis_url(broker)
+    conf = {name: app.conf.get(name) for name in (BROKER.options, BROKER.tls)}
+    return settings.with_redis_url(BROKER.whole(broker, conf))
 
 
 def mount(app: Celery) -> Installation:

