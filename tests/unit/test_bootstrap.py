@@ -8,10 +8,12 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
 from textwrap import dedent
+from typing import Any
 
 import pytest
 
@@ -430,8 +432,10 @@ def commands(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[list[str]]
     """Run nothing; note the commands, and let them fail by a word in them."""
     noted: list[list[str]] = []
 
-    def call(command: list[str]) -> int:
+    def call(command: list[str], stdout: Any = None, **_: Any) -> int:
         noted.append(command[1:])
+        if stdout is not None:
+            os.write(stdout.fileno(), b"said beside\n")
         return 1 if "mypy" in command else 0
 
     for tier in ("unit", "integration"):
@@ -458,6 +462,40 @@ def test_test_runs_every_check_and_tier(
     assert [c[2] for c in commands[2:4]] == ["tests/unit", "tests/integration"]
     summary = capsys.readouterr().out.partition("== summary")[2]
     assert "tests/acceptance   no tests" in summary
+
+
+def test_a_tier_that_waits_runs_beside_the_others(
+    commands: list[list[str]],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """What it says is shown whole, behind the others; the tier that kills runs alone, at last."""
+    order: list[str] = []
+    others_run = threading.Event()
+
+    def call(command: list[str], stdout: Any = None, **_: Any) -> int:
+        order.append(command[-1])
+        if stdout is None:
+            others_run.set()
+            sys.stdout.write(f"{command[-1]} in sight\n")
+            return 0
+        assert others_run.wait(10)
+        os.write(stdout.fileno(), b"beside\n")
+        order.append("beside is over")
+        return 1
+
+    for tier in ("acceptance", "faults"):
+        (tmp_path / "tests" / tier).mkdir()
+    monkeypatch.setattr(subprocess, "call", call)
+
+    assert bootstrap.run_tests([]) == 1
+
+    assert order.index("beside is over") < order.index("tests/faults")
+    assert order[-1] == "tests/faults"
+    out = capsys.readouterr().out
+    assert out.index("tests.patched in sight") < out.index("beside\n") < out.index("tests/faults")
+    assert "failed: tests/acceptance" in out
 
 
 def test_arguments_go_to_pytest_alone(commands: list[list[str]]) -> None:
@@ -504,7 +542,7 @@ def test_a_run_without_any_test_fails(
     commands: list[list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Green without a test would be a lie."""
-    monkeypatch.setattr(subprocess, "call", lambda command: 5 if "pytest" in command else 0)
+    monkeypatch.setattr(subprocess, "call", lambda command, **_: 5 if "pytest" in command else 0)
 
     assert bootstrap.run_tests([]) == 1
 
