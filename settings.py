@@ -85,7 +85,8 @@ ASYNC_NODES_FILES_MAX_BYTES = 1_073_741_824  # 1 GiB: of all files of a tenant
 ASYNC_NODES_EGRESS_ALLOW = ()  # host:port entries that nodes may call though they are not public
 ASYNC_NODES_KEY_PREFIX = "an"
 ASYNC_NODES_METRICS_PORT = None  # None: /metrics of the web process only
-ASYNC_NODES_API_KEY = None  # None: loopback only
+ASYNC_NODES_API_KEY = None  # a key that may do everything; without any key: loopback only
 ASYNC_NODES_API_KEY_FILE = None  # a file that holds the key, instead of the key itself
+ASYNC_NODES_API_KEYS = False  # True: the keys of `async-nodes keys`, with tenants and scopes
 
 apply_environment(globals())

@@ -67,6 +67,7 @@ CELERY_UNLISTED: Final = frozenset({"result_backend_thread_safe"})
 # Our names and their types; the values declared in settings.py are often None.
 OUR_TYPES: Final[Mapping[str, type]] = {
     "ASYNC_NODES_API_KEY": str,
+    "ASYNC_NODES_API_KEYS": bool,
     "ASYNC_NODES_API_KEY_FILE": str,
     "ASYNC_NODES_DATA_DIR": str,
     "ASYNC_NODES_EGRESS_ALLOW": tuple,
@@ -172,7 +173,8 @@ class Settings:
         key_prefix: what every Redis key begins with.
         metrics_port: where workers serve ``/metrics``, and the first of several web processes;
             None for nowhere.
-        api_key: the one key, or None: loopback only.
+        api_key: a key that may do everything, or None.
+        api_keys: whether the keys of ``async-nodes keys`` count. With neither: loopback only.
         soft_time_limit, time_limit: seconds, defaults of a node (``CELERY_TASK_*_TIME_LIMIT``).
         celery: Celery's settings by Celery's own names (``broker_url``, …), read-only.
 
@@ -200,6 +202,7 @@ class Settings:
     key_prefix: str = "an"
     metrics_port: int | None = None
     api_key: str | None = field(default=None, repr=False)
+    api_keys: bool = False
     soft_time_limit: float = 300.0
     time_limit: float = 330.0
     celery: Mapping[str, Any] = field(

@@ -33,7 +33,8 @@ from async_nodes.access.api import (
     usage,
     workers,
 )
-from async_nodes.access.guard import OPEN_PATHS, PAGES, Guard
+from async_nodes.access.guard import OPEN_PATHS, PAGES, Guard, check_scope
+from async_nodes.access.keyring import Keyring
 from async_nodes.access.lane.handover import left_in
 from async_nodes.access.services import Provider, Services
 from async_nodes.access.streams import feed
@@ -88,7 +89,7 @@ def build_app(settings: Settings, provider: Provider, *, nodes: Registry) -> Fla
     app = Flask("async_nodes", static_folder=None)
     app.url_map.strict_slashes = False
     app.url_map.merge_slashes = False
-    equip(app, Guard(settings))
+    equip(app, Guard(settings, Keyring(provider) if settings.api_keys else None))
     for area in areas(settings, provider, nodes):
         app.register_blueprint(area)
     return app
@@ -152,7 +153,10 @@ def _begin(guard: Guard) -> None:
     guard.check_sender(request.remote_addr)
     if PAGES.fullmatch(path):
         return
-    g.tenant = guard.tenant(headers.get("Authorization"))
+    caller = guard.caller(headers.get("Authorization"))
+    g.tenant, g.key_id = caller.tenant, caller.key_id
+    if request.url_rule is not None:  # what is not there is told to everybody who may ask
+        check_scope(caller, request.method, path)
 
 
 def _other_method() -> Response | None:

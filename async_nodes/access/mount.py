@@ -18,10 +18,12 @@ from flask import Blueprint
 from gevent.monkey import is_module_patched
 
 from async_nodes.access.app import areas, equip
-from async_nodes.access.guard import DEFAULT_TENANT, Guard, is_loopback
+from async_nodes.access.guard import EVERYBODY, Guard, is_loopback
+from async_nodes.access.keyring import Keyring
 from async_nodes.access.services import Services
 from async_nodes.access.streams.hub import Hub
 from async_nodes.access.streams.thread_hub import ThreadHub
+from async_nodes.core.api_keys import Caller
 from async_nodes.core.errors import AsyncNodesError
 from async_nodes.dispatch.celery_factory import make_app
 from async_nodes.dispatch.connect import open_blocking, open_shared
@@ -63,9 +65,11 @@ def blueprint(
     nodes = registry(settings.imports) if nodes is None else nodes
     base = url_prefix.rstrip("/")
     made = Blueprint(name, __name__, url_prefix=url_prefix or None)
-    guard = HostGuard(settings) if host_decides else MountedGuard(settings)
+    opening = Opening(settings, nodes, base)
+    keyring = Keyring(opening) if settings.api_keys else None
+    guard = HostGuard(settings) if host_decides else MountedGuard(settings, keyring)
     equip(made, guard, base=base)
-    for area in areas(settings, Opening(settings, nodes, base), nodes):
+    for area in areas(settings, opening, nodes):
         made.register_blueprint(area)
     return made
 
@@ -92,9 +96,9 @@ class HostGuard(Guard):
     def check_origin(self, *, host: str | None, origin: str | None, fetch_site: str | None) -> None:
         """Let everybody pass."""
 
-    def tenant(self, authorization: str | None) -> str:
-        """Return the one tenant."""
-        return DEFAULT_TENANT
+    def caller(self, authorization: str | None) -> Caller:
+        """Return somebody who may do everything."""
+        return EVERYBODY
 
 
 class Opening:

@@ -63,6 +63,11 @@ VERBS: Final[Mapping[str, tuple[str, str, str]]] = {
         "定时提交任务:按 cron 或固定间隔。",
     ),
     "files": ("files", "Upload, download, list and remove files.", "上传、下载、列出和删除文件。"),
+    "keys": (
+        "keys",
+        "Make, list and revoke API keys, with tenants and scopes.",
+        "创建、列出和吊销 API 密钥(租户与权限)。",
+    ),
     "doctor": (
         "doctor",
         "Check this installation and a running server.",

@@ -131,6 +131,15 @@ _TABLE: tuple[tuple[str, int, bool, str, str, str, str], ...] = (
         "请设置 ASYNC_NODES_API_KEY,或从本机程序调用。",
     ),
     (
+        "forbidden_scope",
+        403,
+        False,
+        "The key does not allow this",
+        "该密钥没有此项权限",
+        "Ask whoever runs the service for a key with the scope that the detail names.",
+        "请向服务管理者申请具有所需权限(见详情)的密钥。",
+    ),
+    (
         "not_found",
         404,
         False,

@@ -35,9 +35,12 @@ them. With the default prefix ``an``:
 | an:{0}:schedule:<tenant>:<name> | hash | until it is deleted | schedule, fire | a schedule: definition, version, the tick it waits for, what it has done |
 | an:{0}:schedules | zset | ever | schedule | "<tenant>:<name>" of every schedule, by name |
 | an:{0}:schema | zset | ever | every process | "records": the highest schema that was written |
+| an:{0}:mark | string | 60 s | submit | written behind submits that replicas are waited for with |
 | an:{0}:gate | hash | ever | dispatch, claim | messages out per "<list>:<tenant>" (only with a limit) |
 | an:{0}:park:<list>:<tenant> | list | ever | dispatch, claim | ids parked at the gate |
 | an:{0}:secret | string | ever | first process | key of the MAC in task ids |
+| an:{0}:apikeys | hash | until it is revoked | keys | an API key's id -> its SHA-256, tenant, scopes, name, JSON |
+| an:{0}:tenants | set | ever | keys | everybody for whom a key was made |
 | an.io.high … an.cpu.low | list | ever | dispatch, kombu | Celery messages: wake-ups |
 | an.unacked, an.unacked_index | hash, zset | until acknowledged | kombu, tidy | popped messages by delivery tag |
 
@@ -200,6 +203,21 @@ class Keys:
     def schema(self) -> str:
         """Return the key of the highest schema that was written."""
         return f"{self.base}schema"
+
+    @property
+    def mark(self) -> str:
+        """Return the key that is written behind submits which replicas are waited for with."""
+        return f"{self.base}mark"
+
+    @property
+    def api_keys(self) -> str:
+        """Return the key of what is kept of the API keys."""
+        return f"{self.base}apikeys"
+
+    @property
+    def tenants(self) -> str:
+        """Return the key of the names of the tenants."""
+        return f"{self.base}tenants"
 
     @property
     def secret(self) -> str:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 
 from redis.exceptions import ResponseError
 
+from async_nodes.core.api_keys import DEFAULT_TENANT
 from async_nodes.core.errors import AsyncNodesError
 from async_nodes.core.ids import IdSource
 from async_nodes.core.ports import (
@@ -149,6 +150,7 @@ class RedisStore:
         self._patience = patience
         self._reads = reads
         self._index_cursor: bytes = b"0"
+        self._unswept, self._swept = [DEFAULT_TENANT], DEFAULT_TENANT
 
     # -- Tasks -------------------------------------------------------------------------------
 
@@ -483,10 +485,12 @@ class RedisStore:
         """Recover what dead workers and vanished messages left behind."""
         ack_timeout = self._lease_ms
         outage = max(self._lease_ms // 2, 5_000)
+        tenant = self._unswept.pop() if self._index_cursor == b"0" else self._swept
+        self._unswept = self._unswept or self.tenants()
         reply = self.run(
-            "sweep", self._lease_ms, ack_timeout, MOST_RESCUED, outage, self._index_cursor
+            "sweep", self._lease_ms, ack_timeout, MOST_RESCUED, outage, self._index_cursor, tenant
         )
-        self._index_cursor = reply[3]
+        self._index_cursor, self._swept = reply[3], tenant
         ended = tuple(task_id.decode() for task_id in reply[4:])
         return Swept(int(reply[0]), int(reply[1]), int(reply[2]), ended)
 
@@ -497,7 +501,7 @@ class RedisStore:
 
     def workers(self) -> dict[str, float]:
         """Return the workers with a live lease and the seconds it still has."""
-        now = self._now_ms()
+        now = self.now_ms()
         found = self.link.call("ZRANGEBYSCORE", self.keys.workers, now, "+inf", "WITHSCORES")
         names, scores = found[::2], found[1::2]
         return {
@@ -539,11 +543,17 @@ class RedisStore:
         """Close the connection for good."""
         self.link.close()
 
+    def tenants(self) -> list[str]:
+        """Return everybody who may have tasks."""
+        known = {name.decode() for name in self.link.call("SMEMBERS", self.keys.tenants)}
+        return sorted(known | {DEFAULT_TENANT})
+
     def ping(self) -> None:
         """Raise unless the server answers."""
         self.link.call("PING")
 
-    def _now_ms(self) -> int:
+    def now_ms(self) -> int:
+        """Return the store's time, milliseconds since 1970."""
         seconds, micros = self.link.call("TIME")
         return int(seconds) * 1000 + int(micros) // 1000
 

@@ -34,7 +34,7 @@ class Retention:
 
     Args:
         store: the tasks.
-        tenants: whose.
+        tenants: whose; None for everybody's.
         youngest_ms: milliseconds since its end that a task has to have.
 
     """
@@ -43,7 +43,7 @@ class Retention:
         self,
         store: RedisStore,
         *,
-        tenants: Sequence[str] = ("default",),
+        tenants: Sequence[str] | None = None,
         youngest_ms: int = YOUNGEST_MS,
     ) -> None:
         self._store = store
@@ -65,7 +65,9 @@ class Retention:
 
         """
         removed, until = 0, time.monotonic() + seconds
-        for tenant in self._tenants:
+        if self.pressure() <= SHARE:
+            return 0
+        for tenant in self._store.tenants() if self._tenants is None else self._tenants:
             offset = 0
             while (pressure := self.pressure()) > SHARE and time.monotonic() < until:
                 letters = "1" if pressure > LAST_RESORT else "0"

@@ -6,7 +6,7 @@ import hmac
 
 import pytest
 
-from async_nodes.access.guard import Guard, check_content_type, is_loopback
+from async_nodes.access.guard import EVERYBODY, Guard, check_content_type, is_loopback
 from async_nodes.core.errors import AsyncNodesError
 from async_nodes.settings import Settings
 
@@ -29,8 +29,8 @@ def code(error: pytest.ExceptionInfo[AsyncNodesError]) -> tuple[str, int]:
 
 def test_the_right_key_gives_the_tenant() -> None:
     """The scheme's case and spaces around the key do not matter."""
-    assert KEYED.tenant("Bearer s3cret") == "default"
-    assert KEYED.tenant("bearer   s3cret ") == "default"
+    assert KEYED.caller("Bearer s3cret") == EVERYBODY
+    assert KEYED.caller("bearer   s3cret ") == EVERYBODY
     assert not KEYED.keyless
 
 
@@ -54,7 +54,7 @@ def test_the_right_key_gives_the_tenant() -> None:
 def test_any_other_key_is_refused(header: str | None) -> None:
     """Nothing but the key opens, and nothing breaks."""
     with pytest.raises(AsyncNodesError) as caught:
-        KEYED.tenant(header)
+        KEYED.caller(header)
     assert code(caught) == ("unauthorized", 401)
     assert "s3cret" not in str(caught.value)
 
@@ -71,7 +71,7 @@ def test_keys_are_compared_in_constant_time(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr("async_nodes.access.guard.hmac.compare_digest", watch)
     for key in ("s3cret", "x", "y" * 500):
         try:
-            KEYED.tenant(f"Bearer {key}")
+            KEYED.caller(f"Bearer {key}")
         except AsyncNodesError:
             continue
     assert len(compared) == 3
@@ -86,7 +86,7 @@ def test_with_a_key_the_origin_does_not_matter() -> None:
 
 def test_without_a_key_everybody_on_the_machine_is_the_tenant() -> None:
     """Whatever the Authorization header says."""
-    assert KEYLESS.tenant(None) == KEYLESS.tenant("Bearer x") == "default"
+    assert KEYLESS.caller(None) == KEYLESS.caller("Bearer x") == EVERYBODY
     assert KEYLESS.keyless
 
 
@@ -100,7 +100,7 @@ def test_an_open_door_is_refused_at_the_start(host: str) -> None:
     with pytest.raises(AsyncNodesError, match="ASYNC_NODES_API_KEY") as caught:
         Guard(settings)
     assert caught.value.code == "invalid_setting"
-    assert Guard(Settings(host=host, api_key="k")).tenant("Bearer k") == "default"
+    assert Guard(Settings(host=host, api_key="k")).caller("Bearer k") == EVERYBODY
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.8.8.8", "::1", "[::1]", "localhost"])

@@ -17,6 +17,7 @@ from async_nodes.access import negotiate
 from async_nodes.access.api.answers import JSON, RETRY_AFTER, REVALIDATE
 from async_nodes.access.app import SLOW_SECONDS, note
 from async_nodes.access.guard import Guard
+from async_nodes.access.keyring import Keyring
 from async_nodes.access.lane.handover import Handover
 from async_nodes.access.lane.head import Head, Heads
 from async_nodes.access.lane.reader import Reader
@@ -55,13 +56,15 @@ class FastLane:
     """Answer ordinary requests of one process.
 
     Args:
-        settings: the key, or none.
+        settings: the keys, or none.
         provider: gives the services, or raises ``store_unavailable``.
 
     """
 
     def __init__(self, settings: Settings, provider: Provider) -> None:
-        self._heads = Heads(Guard(settings))
+        keyring = Keyring(provider) if settings.api_keys else None
+        self._heads = Heads(Guard(settings, keyring))
+        self._keyring = keyring
         self._provider = provider
 
     def __call__(self, reader: Reader) -> Answer | Handover | None:
@@ -72,6 +75,11 @@ class FastLane:
             app has to report.
 
         """
+        if self._keyring is not None:
+            try:
+                self._heads.look_at_the_keys()
+            except StoreUnavailable:
+                return None
         data = reader.peek()
         end = data.find(_END) + 4
         if data.startswith(_TASKS):

@@ -12,6 +12,7 @@ from typing import Final
 
 from async_nodes.access import negotiate
 from async_nodes.access.guard import Guard
+from async_nodes.core.api_keys import Scope
 from async_nodes.core.errors import AsyncNodesError
 
 MAX_BODY: Final = 64 << 10
@@ -71,8 +72,17 @@ class Heads:
 
     def __init__(self, guard: Guard) -> None:
         self._guard = guard
+        self._generation = 0
         self._reads: dict[bytes, Head] = {}
         self._submits: dict[bytes, Head] = {}
+
+    def look_at_the_keys(self) -> None:
+        """Forget the heads whose keys may open something else by now."""
+        generation = self._guard.generation()
+        if generation != self._generation:
+            self._reads.clear()
+            self._submits.clear()
+            self._generation = generation
 
     def of_read(self, lines: bytes) -> Head | None:
         """Return what the header lines of a GET ask for, None unless they are ordinary."""
@@ -110,8 +120,11 @@ class Heads:
         request_id, traceparent = values.get("x-request-id"), values.get("traceparent")
         try:
             self._guard.check_origin(host=host, origin=None, fetch_site=None)
+            caller = self._guard.caller(values.get("authorization"))
+            if (Scope.RUN if allowed is _SUBMIT else Scope.READ) not in caller.scopes:
+                return None
             return Head(
-                tenant=self._guard.tenant(values.get("authorization")),
+                tenant=caller.tenant,
                 request_id=request_id and negotiate.request_id(request_id),
                 traceparent=traceparent and negotiate.traceparent(traceparent),
                 if_none_match=values.get("if-none-match"),

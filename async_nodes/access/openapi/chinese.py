@@ -373,7 +373,11 @@ TEXTS: Final[Mapping[str, str]] = {
     "Made earlier than this.": "创建时间早于此。",
     "Made later than this.": "创建时间晚于此。",
     "Many tasks": "批量任务",
-    "Needed where ASYNC_NODES_API_KEY is set.": "设置了 ASYNC_NODES_API_KEY 时需要。",
+    "Needed where ASYNC_NODES_API_KEY is set or ASYNC_NODES_API_KEYS is true. Reading needs the "
+    "scope read, tasks, files and schedules run, queues, nodes and dead letters admin, /metrics "
+    "metrics.": "设置了 ASYNC_NODES_API_KEY 或 ASYNC_NODES_API_KEYS=true 时需要。"
+    "读取需要 read 权限;任务、文件与定时任务需要 run;"
+    "队列、节点与死信的变更需要 admin;/metrics 需要 metrics。",
     "Of the ids asked for, those to ask for again.": "所请求的编号中,需再次请求的。",
     "Of the ids asked for, those without a task.": "所请求的编号中,没有对应任务的。",
     "Read a task's output alone, whole or in part, however large it is": (

@@ -77,7 +77,9 @@ def document(nodes: Iterable[str]) -> Schema:
             "key": {
                 "type": "http",
                 "scheme": "bearer",
-                "description": "Needed where ASYNC_NODES_API_KEY is set.",
+                "description": "Needed where ASYNC_NODES_API_KEY is set or ASYNC_NODES_API_KEYS is "
+                "true. Reading needs the scope read, tasks, files and schedules run, queues, nodes "
+                "and dead letters admin, /metrics metrics.",
             }
         },
     }

@@ -16,7 +16,13 @@ from async_nodes.core.errors import CATALOGUE
 JSON: Final = "application/json"
 METHODS: Final = frozenset({"get", "put", "post", "delete", "head", "patch"})
 STREAM: Final = "text/event-stream"
-EVERYWHERE: Final = ("bad_request", "unauthorized", "forbidden_origin", "internal")
+EVERYWHERE: Final = (
+    "bad_request",
+    "unauthorized",
+    "forbidden_origin",
+    "forbidden_scope",
+    "internal",
+)
 """Problems that any route may answer."""
 
 STORED: Final = ("store_unavailable", "store_busy")

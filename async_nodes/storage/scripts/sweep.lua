@@ -1,6 +1,7 @@
 -- allow-oom
 -- sweep: recover what dead workers and vanished messages left. Arguments: lease (ms), ack
--- time-out (ms), rows at most, outage (ms: no sweep for so long means that nobody could renew).
+-- time-out (ms), rows at most, outage (ms: no sweep for so long means that nobody could renew), the
+-- cursor of the walk through an index, and whose index.
 -- Writes what LOST leads to; workers, i, swept, q, x, hold, due. Answers {rescued, sent again, graced, cursor of
 -- the index walk, ids that ended …}.
 local lease, ack_timeout, most, outage = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
@@ -60,7 +61,7 @@ end
 for _, scope in ipairs(redis.call('SMEMBERS', B .. 'holds')) do release(scope, most) end
 
 -- Walk the index a little, dropping ids whose record has expired.
-local index = B .. 'x:default'
+local index = B .. 'x:' .. ARGV[6]
 local page = redis.call('ZSCAN', index, ARGV[5] or '0', 'COUNT', 100)
 for position = 1, #page[2], 2 do
   if redis.call('EXISTS', key_of(page[2][position])) == 0 then
