@@ -15,7 +15,7 @@ from gevent.monkey import get_original
 
 from async_nodes.core.files import FileInfo
 from async_nodes.storage.files import Files
-from async_nodes.storage.redis_connection import BlockingConnection, PipelinedConnection
+from async_nodes.storage.redis_connection import BlockingConnection
 
 if TYPE_CHECKING:
     from async_nodes.settings import Settings
@@ -40,7 +40,7 @@ class WorkerFiles:
     def __init__(self, settings: Settings, store: RedisStore) -> None:
         self._settings = settings
         self._store = store
-        self._shared = isinstance(store.link, PipelinedConnection)
+        self._shared = not isinstance(store.link, BlockingConnection)  # else it is of greenlets
         self._home = (os.getpid(), _thread_id())
         self._beside: RedisStore | None = None
 
