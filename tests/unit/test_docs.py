@@ -11,6 +11,7 @@ import settings
 from async_nodes.access.openapi.document import document as openapi
 from async_nodes.nodes.registry import BUILT_IN, registry
 from async_nodes.settings import OUR_TYPES
+from docs import generate_metrics
 from docs.generate_errors import PAGE, document
 
 ROOT = Path(settings.__file__).parent
@@ -37,6 +38,12 @@ def anchors(text: str) -> set[str]:
 def test_the_page_of_errors_is_that_of_the_catalogue() -> None:
     """docs/errors.md is what docs/generate_errors.py makes; run that after a change."""
     assert PAGE.read_text(encoding="utf-8") == document()
+
+
+def test_the_page_of_metrics_is_that_of_the_catalogue() -> None:
+    """docs/metrics.md is what docs/generate_metrics.py makes; run that after a change."""
+    made = generate_metrics.document()
+    assert generate_metrics.PAGE.read_text(encoding="utf-8") == made
 
 
 @pytest.mark.parametrize("name", ["ASYNC_NODES", "CELERY"])
