@@ -20,6 +20,10 @@ them. With the default prefix ``an``:
 | an:{0}:i:<worker> | string | two leases | lease | what a worker says of itself, JSON |
 | an:{0}:dead:<tenant> | zset | newest 10,000 | poison, undispatched | dead letters by time |
 | an:{0}:controls | hash | ever | controls | what is paused or drained: "queue:<list>" or "node:<name>" -> JSON |
+| an:{0}:breakers | hash | 7 days after the last use | breaker_set | breaker "node:<name>", "key:<key>" or "endpoint:<host>:<port>" -> its condition, JSON |
+| an:{0}:breakerused | zset | ever | breaker_set | names of breakers by their last use |
+| an:{0}:breakcount:<name> | hash | two windows and a minute | breaker | slice of time -> "calls failures size:calls …" |
+| an:{0}:breaktrial:<name> | string | 5 s, renewed | breaker_trial | token of the one call that a half-open breaker lets through |
 | an:{0}:hold:<scope> | list | until released | claim, release | ids of tasks held because <scope> is paused |
 | an:{0}:holds | set | ever | claim, release | scopes with held tasks |
 | an:{0}:feed | string | 60 s | feed | somebody follows many tasks, and all is noted since (ms) |
@@ -137,6 +141,11 @@ class Keys:
     def worker_info(self, worker: str) -> str:
         """Return the key of what a worker says of itself."""
         return f"{self.base}i:{worker}"
+
+    @property
+    def breakers(self) -> str:
+        """Return the key of the breakers' conditions."""
+        return f"{self.base}breakers"
 
     def held(self, scope: str) -> str:
         """Return the key of the ids held because a scope is paused."""

@@ -119,7 +119,7 @@ def test_what_opened_it_does_not_open_it_again() -> None:
 
 
 def test_three_windows_in_a_row_over_both_thresholds_open_it() -> None:
-    """Not two."""
+    """Two of them do not."""
     busy = (20, 0, 0.3)
 
     states = [one.state for one in window_by_window(LOADED, [busy] * 3)]
