@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from celery import Celery
 
     from async_nodes.settings import Settings
+    from async_nodes.storage.commit import Link
     from async_nodes.storage.gathered_reads import GatheredReads
     from async_nodes.storage.pooled import PooledConnection
     from async_nodes.storage.replicated import ReplicatedLink
@@ -54,7 +55,7 @@ def open_shared(settings: Settings, app: Celery, *, worker: bool, title: str) ->
     least_left = 0.0 if settings.redis_max_connections is None else patience - WAIT
     committer: Committer = GroupCommit(link, scripts, keys.base, least_left=least_left)
     if settings.redis_wait_replicas is not None:
-        held = _replicated_link(settings, keys, f"{title}-submits", settings.redis_wait_replicas)
+        held = _replicated_link(settings, link, title, mark=keys.mark)
         committer = SubmitsApart(GroupCommit(held, scripts, keys.base), committer)
     return RedisStore(
         link=link,
@@ -94,13 +95,20 @@ def _shared_link(
     return pool, PacedReads(pool, max(size - 1, 1)), TIMEOUT
 
 
-def _replicated_link(settings: Settings, keys: Keys, title: str, replicas: int) -> ReplicatedLink:
+def _replicated_link(settings: Settings, beside: Link, title: str, *, mark: str) -> ReplicatedLink:
     from async_nodes.storage.pooled import PooledConnection
     from async_nodes.storage.replicated import ReplicatedLink
 
-    alone = PooledConnection(settings.store_url, size=1, timeout=WEB_PATIENCE, client_name=title)
-    seconds = settings.redis_wait_seconds
-    return ReplicatedLink(alone, replicas=replicas, seconds=seconds, mark=keys.mark)
+    alone = PooledConnection(
+        settings.store_url, size=1, timeout=WEB_PATIENCE, client_name=f"{title}-submits"
+    )
+    return ReplicatedLink(
+        alone,
+        replicas=settings.redis_wait_replicas or 0,
+        seconds=settings.redis_wait_seconds,
+        beside=beside,
+        mark=mark,
+    )
 
 
 def open_blocking(

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from redis.exceptions import ResponseError
 
-from async_nodes.storage.commit import SUBMITS, Committer, Row
-from async_nodes.storage.redis_errors import OutcomeUnknown
+from async_nodes.storage.commit import SUBMITS, Committer, Link, Row
+from async_nodes.storage.redis_errors import NOREPLICAS, OutcomeUnknown
 
 if TYPE_CHECKING:
     from async_nodes.storage.pooled import PooledConnection
@@ -29,13 +29,17 @@ class ReplicatedLink:
         link: one connection that nobody else uses.
         replicas: how many of them.
         seconds: how long they are waited for.
+        beside: the connection that all else travels on; where the primary is doubted, both look.
         mark: a key that is written each time. Rows that are sent again write nothing, and on a
             new connection WAIT would not know what to wait for.
 
     """
 
-    def __init__(self, link: PooledConnection, *, replicas: int, seconds: float, mark: str) -> None:
+    def __init__(
+        self, link: PooledConnection, *, replicas: int, seconds: float, beside: Link, mark: str
+    ) -> None:
         self._link = link
+        self._beside = beside
         self._replicas = replicas
         self._wait = ("WAIT", replicas, int(seconds * 1000))
         self._mark = ("SET", mark, 1, "EX", _MARK_SECONDS)
@@ -61,12 +65,15 @@ class ReplicatedLink:
         if isinstance(marked, ResponseError):
             return replies  # nothing is written now, as the replies say themselves
         if not isinstance(reached, int) or reached < self._replicas:
+            # Without Sentinels nothing comes of it; with them, it may be cut off from its replica.
+            self.doubt(NOREPLICAS)
             raise OutcomeUnknown(f"of {self._replicas} replicas wanted, {reached} have it")
         return replies
 
     def doubt(self, word: str) -> None:
         """Take a server's refusal for a sign that another is the primary; look for that one."""
         self._link.doubt(word)
+        self._beside.doubt(word)
 
     def close(self) -> None:
         """Close for good."""

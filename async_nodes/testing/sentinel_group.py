@@ -22,8 +22,12 @@ from redis.retry import Retry
 
 HOST: Final = "127.0.0.1"
 NAME: Final = "mymaster"
+PASSWORD: Final = "outside"  # noqa: S105 - of servers on loopback that live for a test
 START_SECONDS: Final = 20.0
 ASK_SECONDS: Final = 2.0
+
+_INSIDERS: Final = ("replica", "sentinel")
+"""Users by which the replica and the Sentinels come in, so that they can be kept out alone."""
 
 Spawn = Callable[[Sequence[str]], "subprocess.Popen[bytes]"]
 
@@ -65,7 +69,7 @@ class SentinelGroup:
         binary: the server program; it is the Sentinels' too.
         folder: for data, configuration and logs.
         down_after: seconds of silence after which a Sentinel takes a server for dead.
-        user, password: of an ACL user that clients are to be; None for the default user.
+        password: of the clients, for servers and Sentinels. Without one nobody could be kept out.
         tls: speak TLS and nothing else.
         options: further words for the command line of the servers.
         spawn: starts a process.
@@ -78,7 +82,7 @@ class SentinelGroup:
         folder: Path,
         *,
         down_after: float = 1.0,
-        password: str | None = None,
+        password: str = PASSWORD,
         tls: Tls | None = None,
         options: Sequence[str] = (),
         spawn: Spawn = subprocess.Popen,
@@ -88,7 +92,7 @@ class SentinelGroup:
         self._down_after = down_after
         self._password = password
         self._tls = tls
-        self._options = list(options)
+        self.options = list(options)
         self._spawn = spawn
         ports = free_ports(5)
         self.servers = [Member(port, self._server(port)) for port in ports[:2]]
@@ -98,13 +102,10 @@ class SentinelGroup:
     def url(self) -> str:
         """Return the address for `ASYNC_NODES_REDIS_URL`."""
         hosts = ";".join(f"{HOST}:{sentinel.port}" for sentinel in self.sentinels)
-        who = f":{self._password}@" if self._password else ""
-        query = f"master_name={NAME}"
-        if self._password:
-            query += f"&sentinel_password={self._password}"
+        query = f"master_name={NAME}&sentinel_password={self._password}"
         if self._tls:
             query += f"&ssl=true&ssl_ca_certs={self._tls.authority}"
-        return f"sentinel://{who}{hosts}/0?{query}"
+        return f"sentinel://:{self._password}@{hosts}/0?{query}"
 
     # -- life --------------------------------------------------------------------------------
 
@@ -233,6 +234,25 @@ class SentinelGroup:
             there = second.info("replication").get("slave_repl_offset", -1)
         return bool(there >= here)
 
+    def cut_off(self) -> Member:
+        """Cut the primary off from its replica and the Sentinels, but not from its clients.
+
+        As a divided network does; here they are not let in any more. Returns the primary.
+        """
+        old = self.primary()
+        self._let_in(old, "off")
+        return old
+
+    def heal(self, member: Member) -> None:
+        """End what `cut_off` began: the Sentinels tell a primary of old what it is now."""
+        self._let_in(member, "on")
+
+    def _let_in(self, member: Member, word: str) -> None:
+        with self.client(member) as client:
+            for user in _INSIDERS:
+                client.execute_command("ACL", "SETUSER", user, word)
+                client.execute_command("CLIENT", "KILL", "USER", user)
+
     # -- looking -----------------------------------------------------------------------------
 
     def _answers(self, member: Member) -> bool:
@@ -282,22 +302,21 @@ class SentinelGroup:
             "--maxmemory-policy", "noeviction", "--repl-ping-replica-period", "1",
             "--repl-diskless-sync-delay", "0", "--repl-timeout", "5",
         ]  # fmt: skip
-        if self._password:
-            words += ["--requirepass", self._password, "--masterauth", self._password]
-        return [*words, *self._options]
+        for user in _INSIDERS:
+            words += ["--user", user, "on", f">{user}", "~*", "&*", "+@all"]
+        words += ["--masteruser", "replica", "--masterauth", "replica"]
+        return [*words, "--requirepass", self._password, *self.options]
 
     def _sentinel(self, port: int, primary: int) -> list[str]:
         lines = [
             f"sentinel monitor {NAME} {HOST} {primary} 2",
             f"sentinel down-after-milliseconds {NAME} {int(self._down_after * 1000)}",
             f"sentinel failover-timeout {NAME} 6000",
+            f"sentinel auth-user {NAME} sentinel",
+            f"sentinel auth-pass {NAME} sentinel",
+            f"sentinel sentinel-pass {self._password}",
+            f"requirepass {self._password}",
         ]
-        if self._password:
-            lines += [
-                f"sentinel auth-pass {NAME} {self._password}",
-                f"requirepass {self._password}",
-            ]
-            lines += [f"sentinel sentinel-pass {self._password}"]
         file = self._home(port) / "sentinel.conf"
         file.write_text("\n".join(lines) + "\n")
         home = str(self._home(port))

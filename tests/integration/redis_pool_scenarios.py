@@ -138,7 +138,7 @@ def replicas() -> None:
             assert time.monotonic() < until
             gevent.sleep(0.05)
         alone = PooledConnection(primary.url, size=1, timeout=5)
-        link = ReplicatedLink(alone, replicas=1, seconds=0.3, mark="mark")
+        link = ReplicatedLink(alone, replicas=1, seconds=0.3, beside=control, mark="mark")
         assert link.call_many([("SET", "a", 1), ("INCR", "a")], timeout=5) == [b"OK", 2]
         assert follower.call("GET", "a") == b"2"
         replica.stop()

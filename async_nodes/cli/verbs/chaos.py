@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from async_nodes.cli.address import free_port, url_of
+from async_nodes.cli.chaos import sentinel
 from async_nodes.cli.chaos.kill_loop import KillLoop
 from async_nodes.cli.chaos.plan import Plan
 from async_nodes.cli.console import Console
@@ -45,6 +46,9 @@ _LINE_EVERY = 5.0
 )
 def command() -> None:
     """Hold the experiments."""
+
+
+command.add_command(sentinel.command)
 
 
 @command.command(

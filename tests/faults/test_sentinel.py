@@ -1,0 +1,107 @@
+"""A primary changes under load, as planned or by SIGKILL: nothing accepted is lost, none ends."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from tests.acceptance.stack import Stack
+from tests.faults.load import Load, check_all_ended, measured
+from tests.faults.test_redis_faults import BACK, BOTH, check_serves_again
+from tests.sentinel_server import Certificates, SentinelServer
+
+pytestmark = pytest.mark.needs("redis-server", "openssl")
+
+SLOWEST = 2.0
+"""Seconds: a refusal is due within one; the rest is a busy machine's."""
+
+
+class TimedLoad(Load):
+    """Note how long each refusal took."""
+
+    slowest = 0.0
+
+    def _submit(self, node: str, inputs: dict[str, object]) -> None:  # type: ignore[override]
+        refused, began = len(self.refused), time.monotonic()
+        super()._submit(node, inputs)
+        more = len(self.refused) - refused
+        if more:
+            self.slowest = max(self.slowest, (time.monotonic() - began) / (more + 1))
+
+
+@pytest.fixture(scope="module", params=["fast", "stock"])
+def stack(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Stack]:
+    """Run the product over TLS, on servers under Sentinel."""
+    folder = tmp_path_factory.mktemp("sentinel")
+    tls = Certificates(folder).sign("server")
+    started = Stack(
+        folder,
+        server=SentinelServer(tls=tls),
+        # Above what a failover takes, or what ran during it would run again.
+        environ={"ASYNC_NODES_TRANSPORT": request.param, "ASYNC_NODES_LEASE_SECONDS": "8"},
+    )
+    try:
+        started.start()
+        yield started
+    finally:
+        started.stop()
+
+
+def check_survives(stack: Stack, load: Load, failed_over: float) -> None:
+    """Check what must hold after a failover under load."""
+    took = check_serves_again(stack, BOTH)
+    load.join()
+    check_all_ended(stack, load.accepted, seconds=BACK + 10, heard=False)
+    assert set(load.refused) <= {503}
+    for name in ("web", *stack.workers):
+        assert stack[name].status is None, f"{name} ended\n{stack.logs()}"
+        assert "Traceback" not in stack[name].text()
+    back = time.monotonic() - failed_over
+    measured(f"{len(load.refused)} refused, {took:.1f} s to serve, {back:.1f} s to the last end")
+
+
+def test_a_planned_failover_loses_nothing(stack: Stack) -> None:
+    """Submits are 503 for a moment; every accepted task ends, no process does."""
+    server = stack.server
+    assert isinstance(server, SentinelServer)
+    load = TimedLoad(stack, count=120)
+    load.start()
+    load.until(0.3)
+    server.group.fail_over()
+    began = time.monotonic()
+    check_survives(stack, load, began)
+    assert load.slowest < SLOWEST
+
+
+def test_a_killed_primary_is_replaced(stack: Stack) -> None:
+    """503 until the Sentinels have chosen; then all goes on, on the other server."""
+    server = stack.server
+    assert isinstance(server, SentinelServer)
+    server.group.until(server.group.is_whole, "no replica")
+    load = TimedLoad(stack, count=120)
+    load.start()
+    load.until(0.3)
+    dead = server.kill_primary()
+    server.group.until(lambda: server.group.primary() is not dead, "no failover")
+    began = time.monotonic()
+    check_survives(stack, load, began)
+    assert load.slowest < SLOWEST
+    assert load.refused, "the primary was away for a second at least"
+    server.group.restart(dead)
+
+
+def test_streams_and_cancels_follow(stack: Stack) -> None:
+    """After the primary has changed, events arrive and cancels are heard."""
+    server = stack.server
+    assert isinstance(server, SentinelServer)
+    task_id = stack.submit("test.sleep", {"seconds": 60})
+    stack.client.wait_running(task_id)
+    with stack.client.events(task_id) as feed:
+        assert next(iter(feed)).json["state"] in {"Pending", "Running"}
+        assert stack.client.cancel(task_id).status in {200, 202}
+        last = [event.json["state"] for event in feed if event.type == "done"]
+    assert last == ["Cancelled"]
