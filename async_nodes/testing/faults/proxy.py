@@ -75,13 +75,13 @@ class FaultProxy:
     """Stand between clients and a server.
 
     Args:
-        upstream: where the server listens, host and port.
+        upstream: where the server listens, host and port or the path of a socket.
         port: where to listen on 127.0.0.1; 0 for any.
         seed: of everything random.
 
     """
 
-    def __init__(self, upstream: tuple[str, int], *, port: int = 0, seed: int = 0) -> None:
+    def __init__(self, upstream: tuple[str, int] | str, *, port: int = 0, seed: int = 0) -> None:
         self._upstream = upstream
         self._wanted = port
         self._random = Random(seed)
@@ -242,9 +242,13 @@ class _Link:
         toxics = self.proxy.toxics
         return [one for one in self.drawn.those(toxics) if one.stream == stream] if toxics else []
 
-    async def carry(self, reader: asyncio.StreamReader, upstream: tuple[str, int]) -> None:
+    async def carry(self, reader: asyncio.StreamReader, upstream: tuple[str, int] | str) -> None:
         """Carry both directions until one ends."""
-        back, self.server = await asyncio.open_connection(*upstream, limit=_READ)
+        if isinstance(upstream, str):
+            opening = asyncio.open_unix_connection(upstream, limit=_READ)
+        else:
+            opening = asyncio.open_connection(*upstream, limit=_READ)
+        back, self.server = await opening
         up: _Line = asyncio.Queue(_WAITING)
         down: _Line = asyncio.Queue(_WAITING)
         readers = (
