@@ -20,6 +20,7 @@ from async_nodes.storage.redis_address import unconnected
 from async_nodes.storage.redis_errors import READONLY, NotSent, OutcomeUnknown, explained
 from async_nodes.storage.resp import INCOMPLETE, Argument, Reply, new_reader, pack
 from async_nodes.storage.sentinels import Sentinels
+from async_nodes.telemetry.redis_metrics import CONNECTIONS, LinkStats
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -67,6 +68,8 @@ class BlockingConnection:
         self._lock: Any = _allocate_lock()
         self._pid = os.getpid()
         self._closed = False
+        self._stats = LinkStats()
+        CONNECTIONS.add(self)
 
     def call(self, *args: Argument, timeout: float | None = None) -> Reply:
         """Send one command and return its reply; the whole thread waits.
@@ -104,8 +107,15 @@ class BlockingConnection:
     def close(self) -> None:
         """Close for good; a call of another thread ends first."""
         with self._own_lock():
+            if not self._closed:
+                CONNECTIONS.closed(self)
             self._closed = True
             self._drop()
+
+    @property
+    def stats(self) -> LinkStats:
+        """Return what this connection has done."""
+        return self._stats
 
     def _own_lock(self) -> Any:
         if self._pid != os.getpid():
@@ -120,14 +130,18 @@ class BlockingConnection:
         limit = self._timeout if timeout is None else timeout
         deadline = monotonic() + limit
         lock = self._own_lock()
+        self._stats.calls += 1
         if not lock.acquire(timeout=max(limit, 0.0)):
+            self._stats.refused += 1
             raise NotSent("another thread holds the Redis connection")
         try:
             stream = self._connected(deadline)
             try:
+                self._stats.sends += 1
                 stream.send(payload, deadline)
                 return self._read(stream, expected, deadline)
             except OSError as error:
+                self._stats.cuts += 1
                 self._drop()
                 if stream.touched:
                     raise OutcomeUnknown(f"cut off before the answer: {error}") from error
@@ -158,12 +172,15 @@ class BlockingConnection:
             self._is_doubted = False
             self._drop()
         backoff = _BACKOFF_FIRST
+        why: OSError | None = None
         while self._stream is None:
             try:
                 self._stream = self._open(min(deadline, monotonic() + self._connect_timeout))
             except OSError as error:
+                if why is None or not isinstance(error, TimeoutError):
+                    why = error  # the last try may have had no time to learn anything
                 if monotonic() + backoff >= deadline:
-                    raise NotSent(f"Redis cannot be reached: {explained(error)}") from error
+                    raise NotSent(f"Redis cannot be reached: {explained(why)}") from error
                 _sleep(backoff)
                 backoff = min(_BACKOFF_MOST, backoff * 2)
         return self._stream
@@ -173,6 +190,7 @@ class BlockingConnection:
         if self._sentinels is not None:
             self._options.host, self._options.port = self._sentinels.get_master_address()
         stream = open_stream(self._options, deadline)
+        self._stats.connects += 1
         try:
             commands = self._handshake()
             stream.send(b"".join([pack(args) for args in commands]), deadline)

@@ -5,7 +5,7 @@ The hot paths have connections of their own (`redis_connection`).
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import redis
 from redis.backoff import NoBackoff
@@ -14,6 +14,8 @@ from redis.retry import Retry
 from async_nodes.core.sentinel_urls import is_sentinel, parse_sentinel
 from async_nodes.storage.redis_address import ask, connection_options, managed, refuse_replica
 from async_nodes.storage.sentinels import Sentinels
+
+CLIENT_NAME: Final = "async-nodes:client"
 
 
 def client(url: str, *, timeout: float, connect_timeout: float = 1.0) -> redis.Redis:
@@ -28,7 +30,11 @@ def client(url: str, *, timeout: float, connect_timeout: float = 1.0) -> redis.R
         AsyncNodesError: `invalid_setting`, when the address is wrong.
 
     """
-    options: dict[str, Any] = connection_options(url, connect_timeout=connect_timeout)
+    # The reply to the name is read before the pool looks whether anything lies unread: TLS 1.3
+    # sends tickets behind its handshake, which would count as that.
+    options: dict[str, Any] = connection_options(
+        url, connect_timeout=connect_timeout, client_name=CLIENT_NAME
+    )
     options |= {"socket_timeout": timeout, "retry": Retry(NoBackoff(), 0)}
     kind = options.pop("connection_class", redis.Connection)
     if is_sentinel(url):

@@ -22,6 +22,8 @@ _OLDEST = (6, 2)
 
 def store(patient: Patient) -> Check:
     """store: Redis answers and is new enough."""
+    from async_nodes.storage.redis_errors import explained
+
     settings = patient.known_settings()
     address = masked(settings.store_url)
     with _redis(patient) as client:
@@ -42,7 +44,7 @@ def store(patient: Patient) -> Check:
                 )
             else:
                 detail = tr(f"{address} does not answer", f"{address} 无响应")
-                detail += f": {masked(str(error))}"
+                detail += f": {masked(explained(error))}"
             return Check("store", Outcome.FAIL, detail, hint)
     patient.store_answers = True
     version = str(info["redis_version"])
@@ -55,6 +57,65 @@ def store(patient: Patient) -> Check:
         hint = tr("Use one server.", "请使用单机。")
         return Check("store", Outcome.FAIL, f"{name} Cluster, {address}", hint)
     return Check("store", Outcome.OK, f"{name}, {address}, {took:.1f} ms")
+
+
+def replication(patient: Patient) -> Check:
+    """replication: the server takes writes; under Sentinel, somebody can take its place."""
+    from async_nodes.core.sentinel_urls import is_sentinel
+
+    settings = patient.known_settings()
+    with _answering(patient) as client:
+        info: dict[str, Any] = client.info("replication")
+    replicas = int(info.get("connected_slaves", 0))
+    if info["role"] != "master":
+        hint = tr(
+            "Name the primary in ASYNC_NODES_REDIS_URL, or the Sentinels that know it.",
+            "请在 ASYNC_NODES_REDIS_URL 中指定主节点,或指定 Sentinel。",
+        )
+        detail = tr("a replica, which refuses to write", "是从节点,拒绝写入")
+        return Check("replication", Outcome.FAIL, detail, hint)
+    detail = tr(f"primary, {replicas} replicas", f"主节点,{replicas} 个从节点")
+    wanted = settings.redis_wait_replicas or 0
+    if replicas < wanted:
+        hint = tr(
+            f"{wanted} must have a task before it is accepted: submits are refused.",
+            f"任务须有 {wanted} 个从节点确认才被接受:目前提交会被拒绝。",
+        )
+        return Check("replication", Outcome.FAIL, detail, hint)
+    if not is_sentinel(settings.store_url):
+        return Check("replication", Outcome.OK, detail)
+    return _watched(settings.store_url, detail, replicas)
+
+
+def _watched(url: str, detail: str, replicas: int) -> Check:
+    """Return what the Sentinels have to say of a primary that is well."""
+    from redis.exceptions import RedisError
+
+    from async_nodes.core.sentinel_urls import parse_sentinel
+    from async_nodes.storage.redis_address import ask
+    from async_nodes.storage.sentinels import facts_of
+
+    address = parse_sentinel(url)
+    known: list[dict[str, str]] = []
+    for sentinel in address.sentinel_urls():
+        with contextlib.suppress(RedisError, OSError):
+            known.append(facts_of(ask(sentinel, address.name)))
+    places = {f"{facts['ip']}:{facts['port']}" for facts in known}
+    count, quorum = len(address.sentinels), max((int(f["quorum"]) for f in known), default=0)
+    detail += " · " + tr(
+        f"{len(known)} of {count} Sentinels answer, quorum {quorum}, {', '.join(sorted(places))}",
+        f"{count} 个 Sentinel 中 {len(known)} 个响应,法定数 {quorum},{'、'.join(sorted(places))}",
+    )
+    if len(known) < max(quorum, count // 2 + 1):
+        hint = tr("There would be no failover now.", "目前无法进行故障切换。")
+        return Check("replication", Outcome.FAIL, detail, hint)
+    if len(known) < count or len(places) > 1 or not replicas:
+        hint = tr(
+            "Every Sentinel should answer and name the same primary, which needs a replica.",
+            "所有 Sentinel 应响应并指向同一主节点,且主节点应有从节点。",
+        )
+        return Check("replication", Outcome.WARN, detail, hint)
+    return Check("replication", Outcome.OK, detail)
 
 
 def eviction(patient: Patient) -> Check:
@@ -143,16 +204,11 @@ def _answering(patient: Patient) -> Iterator[Any]:
 @contextlib.contextmanager
 def _redis(patient: Patient) -> Iterator[Any]:
     """Open a client that gives up soon, for as long as the block."""
-    import redis
-    from redis.backoff import NoBackoff
-    from redis.retry import Retry
+    from async_nodes.storage import redis_client
 
     seconds = patient.left(_SECONDS)
-    client: Any = redis.Redis.from_url(
-        patient.known_settings().store_url,
-        socket_timeout=seconds,
-        socket_connect_timeout=seconds,
-        retry=Retry(NoBackoff(), 0),
+    client: Any = redis_client.client(
+        patient.known_settings().store_url, timeout=seconds, connect_timeout=seconds
     )
     try:
         yield client

@@ -19,6 +19,7 @@ EXAMINATIONS = (
     local.settings,
     local.celery,
     store.store,
+    store.replication,
     store.eviction,
     store.persistence,
     local.transport,
