@@ -17,15 +17,22 @@ from async_nodes.version import __version__
 
 if TYPE_CHECKING:
     from async_nodes.access.mount import blueprint
+    from async_nodes.core.breaker import Breaker, Degraded
     from async_nodes.core.context import ScopeContext
     from async_nodes.nodes.context import NodeContext
     from async_nodes.nodes.files import File
+    from async_nodes.nodes.protection import Hedge, LastGood, OtherNode
     from async_nodes.nodes.spec import node
 
 __all__ = [
     "AsyncNodesError",
+    "Breaker",
+    "Degraded",
     "File",
+    "Hedge",
+    "LastGood",
     "NodeContext",
+    "OtherNode",
     "RetryPolicy",
     "RetryableError",
     "ScopeContext",
@@ -36,6 +43,11 @@ __all__ = [
 ]
 
 _LAZY = {
+    "Breaker": "async_nodes.core.breaker",
+    "Degraded": "async_nodes.core.breaker",
+    "Hedge": "async_nodes.nodes.protection",
+    "LastGood": "async_nodes.nodes.protection",
+    "OtherNode": "async_nodes.nodes.protection",
     "File": "async_nodes.nodes.files",
     "blueprint": "async_nodes.access.mount",
     "NodeContext": "async_nodes.nodes.context",

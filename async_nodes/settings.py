@@ -71,6 +71,9 @@ OUR_TYPES: Final[Mapping[str, type]] = {
     "ASYNC_NODES_API_KEY_FILE": str,
     "ASYNC_NODES_DATA_DIR": str,
     "ASYNC_NODES_EGRESS_ALLOW": tuple,
+    "ASYNC_NODES_ENDPOINT_BREAKERS": bool,
+    "ASYNC_NODES_ENDPOINT_BREAKER_OPEN_SECONDS": float,
+    "ASYNC_NODES_ENDPOINT_BREAKER_WINDOW": float,
     "ASYNC_NODES_FILES_MAX_BYTES": int,
     "ASYNC_NODES_FILE_MAX_BYTES": int,
     "ASYNC_NODES_HOST": str,
@@ -171,6 +174,10 @@ class Settings:
         egress_allow: ``host:port`` entries that nodes may call though they are not public.
         file_max_bytes, files_max_bytes: bytes that one file, and all files of a tenant, may have.
         key_prefix: what every Redis key begins with.
+        endpoint_breakers: whether every host that ``llm.chat`` and ``http.request`` call has a
+            breaker.
+        endpoint_breaker_window: seconds over which such a host's failures are counted.
+        endpoint_breaker_open_seconds: how long calls of it are refused.
         metrics_port: where workers serve ``/metrics``, and the first of several web processes;
             None for nowhere.
         api_key: a key that may do everything, or None.
@@ -201,6 +208,9 @@ class Settings:
     files_max_bytes: int = 1 << 30
     key_prefix: str = "an"
     metrics_port: int | None = None
+    endpoint_breakers: bool = True
+    endpoint_breaker_window: float = 10.0
+    endpoint_breaker_open_seconds: float = 30.0
     api_key: str | None = field(default=None, repr=False)
     api_keys: bool = False
     soft_time_limit: float = 300.0
@@ -370,6 +380,16 @@ RULES: Final[tuple[tuple[str, Callable[[Any], bool], str], ...]] = (
         "api_key",
         lambda v: re.fullmatch(r"[!-~]{1,512}", v) is not None,
         "must be 1 to 512 visible ASCII characters without spaces",
+    ),
+    (
+        "endpoint_breaker_window",
+        lambda v: 0.1 <= v <= 3600,  # noqa: PLR2004 - as it says
+        "must be 0.1 to 3600",
+    ),
+    (
+        "endpoint_breaker_open_seconds",
+        lambda v: 0.1 <= v <= 3600,  # noqa: PLR2004 - as it says
+        "must be 0.1 to 3600",
     ),
 )
 

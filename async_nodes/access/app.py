@@ -19,6 +19,7 @@ from werkzeug.exceptions import HTTPException, MethodNotAllowed
 from async_nodes.access import negotiate, problems
 from async_nodes.access.api import (
     batch,
+    breakers,
     controls,
     dead_letters,
     files,
@@ -103,6 +104,7 @@ def areas(settings: Settings, provider: Provider, nodes: Registry) -> Iterator[B
     for area in (queues, workers):
         yield area.blueprint(provider)
     yield controls.blueprint(provider, nodes)
+    yield breakers.blueprint(provider, nodes)
     yield schedules.blueprint(settings, provider, nodes)
     yield ops.blueprint(settings, provider, nodes)
 

@@ -49,6 +49,7 @@ VERBS: Final[Mapping[str, tuple[str, str, str]]] = {
     "usage": ("usage", "Show what nodes have used.", "显示节点的用量。"),
     "queues": ("queues", "Show what waits in the queues.", "显示队列状况。"),
     "workers": ("workers", "Show the live workers.", "显示存活的工作进程。"),
+    "breakers": ("breakers", "Show the breakers, or force one.", "显示熔断器,或强制其状态。"),
     "pause": ("pause", "Hold the waiting tasks of a queue or a node.", "暂停队列或节点。"),
     "resume": ("resume", "End a pause or a drain.", "解除暂停或排空。"),
     "drain": (

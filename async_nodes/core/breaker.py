@@ -17,6 +17,7 @@ that cannot be reached any more it opens.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -35,7 +36,7 @@ FEWEST_CALLS: Final = 10
 
 
 LONGEST_NAME: Final = 100
-"""Characters of a key or of a mode's name."""
+"""Characters of a mode's name."""
 
 
 class State(StrEnum):
@@ -126,7 +127,7 @@ class Breaker:
     def __post_init__(self) -> None:
         """Refuse what cannot be meant."""
         checks = (
-            ("key", self.key is None or _text(self.key), f"1 to {LONGEST_NAME} characters"),
+            ("key", self.key is None or _key(self.key), "1 to 100 letters, digits, . _ : or -"),
             ("window", _within(self.window, 0.1, 3600.0), "0.1 to 3600 seconds"),
             ("base_rate", self.base_rate is None or _positive(self.base_rate), "above 0"),
             ("base_latency", self.base_latency is None or _positive(self.base_latency), "above 0"),
@@ -145,6 +146,10 @@ class Breaker:
     def slice_ms(self) -> int:
         """Return the milliseconds of a slice."""
         return max(int(self.window * 1000 / SLICES), 1)
+
+
+def _key(value: object) -> bool:
+    return isinstance(value, str) and re.fullmatch(r"[A-Za-z0-9._:-]{1,100}", value) is not None
 
 
 def _text(value: object) -> bool:
@@ -248,6 +253,11 @@ class Condition:
 
 
 PRISTINE: Final = Condition()
+
+
+def name_of(node: str, breaker: Breaker) -> str:
+    """Return the name of a node's breaker, or of the one that its key shares."""
+    return f"node:{node}" if breaker.key is None else f"key:{breaker.key}"
 
 
 def thresholds(breaker: Breaker, load: float) -> tuple[float | None, float | None]:

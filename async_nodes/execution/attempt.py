@@ -10,7 +10,7 @@ import logging
 import random
 import time
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from async_nodes.core.ports import Blobs, Claim, Ending, Finished, Tasks
     from async_nodes.egress.guard import Guard
     from async_nodes.execution.bus import EventBus
-    from async_nodes.execution.middleware import Middleware
+    from async_nodes.execution.middleware import Middleware, Wrapper
 
 _log = logging.getLogger(__name__)
 
@@ -67,6 +67,16 @@ def _no_files(_tenant: str) -> None:
 
 
 def _nobody_listens(_task_id: str) -> None:
+def _unprotected(_ctx: NodeContext) -> Wrapper:
+    """Run the body as it is: where there are no breakers."""
+    return lambda call_next: call_next
+
+
+def _unguarded(_url: str, _tenant: str) -> AbstractContextManager[object]:
+    """Let every call through: where there are no breakers."""
+    return nullcontext()
+
+
     """Do nothing: where no node is cleaned up after."""
 
 
@@ -85,6 +95,8 @@ class Executor:
         log_level: what a body logs so severely goes to its task's own log.
         expect_end: told of a task that is about to be ended here and will be cleaned up after.
 
+        protect: wraps the body of a node that declares a breaker, a fallback or a hedge.
+        calls: gives the breaker of an endpoint.
     """
 
     store: Tasks
@@ -98,6 +110,8 @@ class Executor:
     log_level: int = logging.INFO
     expect_end: Callable[[str], None] = _nobody_listens
 
+    protect: Callable[[NodeContext], Wrapper] = _unprotected
+    calls: Callable[[str, str], AbstractContextManager[object]] = _unguarded
 
 def run_attempt(
     executor: Executor,
@@ -178,7 +192,7 @@ def _perform(
 ) -> Ending:
     seconds, late = _seconds_left(claim)
 
-    def body() -> Any:
+    def body(_claim: Claim, job: Job) -> Any:
         inputs = prepared(job.spec, job.inputs, ctx)
         with one_process():
             if job.spec.style.startswith("async"):
@@ -187,10 +201,11 @@ def _perform(
 
     try:
         with executor.host.limit(seconds), scope(job.scope):
-            value = executor.middleware(lambda _claim, _job: body())(claim, job)
+            value = executor.middleware(run)(claim, job)
             report.flush()
         return endings.succeeded(value, report.side)
     except TaskCancelled:
+    run = body if job.spec.protection is None else executor.protect(ctx)(body)
         return endings.cancelled(report.side)
     except AttemptTimeout:
         return endings.timed_out(seconds, report.side, late=late)
@@ -269,3 +284,4 @@ def _context(executor: Executor, claim: Claim, job: Job, report: Report) -> Node
         log_level=executor.log_level,
         hide=job.hide,
     )
+        calls=executor.calls,

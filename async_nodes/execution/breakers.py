@@ -20,7 +20,7 @@ import pybreaker
 from greenlet import GreenletExit
 
 from async_nodes.core import breaker as rules
-from async_nodes.core.breaker import PRISTINE, SLICES, Breaker, Condition, State
+from async_nodes.core.breaker import PRISTINE, SLICES, Breaker, Condition, State, name_of
 from async_nodes.core.errors import AsyncNodesError, TaskCancelled
 from async_nodes.core.windows import BOUNDS, Counts
 from async_nodes.execution.breaker_circuit import circuit
@@ -93,6 +93,11 @@ class Call:
 
     def __init__(self, guarded: Guarded) -> None:
         self._guarded = guarded
+
+    @property
+    def is_trial(self) -> bool:
+        """Tell whether a half-open breaker has let it through."""
+        return bool(getattr(self, "_token", ""))
 
     def __enter__(self) -> Self:
         """Let the call through.
@@ -516,8 +521,3 @@ class Board:
             self.alone = True
             return False
         return True
-
-
-def name_of(node: str, breaker: Breaker) -> str:
-    """Return the name of a node's breaker."""
-    return f"node:{node}" if breaker.key is None else f"key:{breaker.key}"

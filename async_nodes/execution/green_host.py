@@ -7,6 +7,8 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 import gevent
+from gevent.queue import Empty, Queue
+from greenlet import GreenletExit
 
 from async_nodes.core.errors import AttemptTimeout
 from async_nodes.execution.async_loop import AsyncLoop
@@ -30,6 +32,46 @@ class GreenHost:
         return lambda: timer.kill(block=False) if timer is not gevent.getcurrent() else None
 
     aside = later
+
+    def race(
+        self, call: Callable[[], Any], after: float, second: Callable[[], bool]
+    ) -> tuple[Any, bool]:
+        """Make a call, and after so many seconds a second one beside it, if that may be.
+
+        The first answer wins and the other call is stopped; an error is waited past while the
+        other call goes on.
+
+        Returns:
+            The answer, and whether it is the second call's.
+
+        """
+        ended: Queue[tuple[bool, Any, BaseException | None]] = Queue()
+
+        def run(is_second: bool) -> None:  # noqa: FBT001
+            try:
+                ended.put((is_second, call(), None))
+            except GreenletExit:
+                raise
+            except BaseException as error:  # noqa: BLE001 - it is raised where the answer is wanted
+                ended.put((is_second, None, error))
+
+        racers = [gevent.spawn(run, False)]
+        try:
+            try:
+                is_second, value, error = ended.get(timeout=after)
+            except Empty:
+                if second():
+                    racers.append(gevent.spawn(run, True))
+                is_second, value, error = ended.get()
+            if error is not None and len(racers) == 2:  # noqa: PLR2004 - both
+                first_error = error
+                is_second, value, error = ended.get()
+                error = first_error if error is not None else None
+            if error is not None:
+                raise error
+            return value, is_second
+        finally:
+            gevent.killall(racers, block=False)
 
     def run_async(self, spec: NodeSpec, ctx: NodeContext, inputs: dict[str, Any]) -> Any:
         """Run an ``async def`` body; this greenlet waits and passes its reports on."""

@@ -7,17 +7,21 @@ import secrets
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from async_nodes.core.breaker import Breaker
 from async_nodes.core.log_levels import LEVELS
 from async_nodes.dispatch.celery_factory import make_app
 from async_nodes.dispatch.connect import open_blocking
 from async_nodes.egress.guard import Guard
 from async_nodes.execution.attempt import Executor
+from async_nodes.execution.breakers import Board
+from async_nodes.execution.breaking import Breaking
 from async_nodes.execution.bus import BUS
 from async_nodes.execution.files import WorkerFiles
 from async_nodes.execution.middleware import STANDARD
 from async_nodes.nodes.registry import registry
 from async_nodes.settings import Settings
 from async_nodes.storage.blobs import Blobs
+from async_nodes.storage.breakers import SharedBreakers
 from async_nodes.storage.ends import Ends
 
 if TYPE_CHECKING:
@@ -38,9 +42,20 @@ def new_fence() -> str:
 
 def executor_for(settings: Settings, store: RedisStore, host: Host) -> Executor:
     """Return what every attempt of this process shares."""
+    nodes = registry(settings.imports)
+    endpoint = (
+        Breaker(
+            window=settings.endpoint_breaker_window,
+            open_seconds=settings.endpoint_breaker_open_seconds,
+        )
+        if settings.endpoint_breakers
+        else None
+    )
+    board = Board(SharedBreakers(store), host.aside, endpoint=endpoint)
+    breaking = Breaking(board, nodes, host)
     return Executor(
         store=store,
-        registry=registry(settings.imports),
+        registry=nodes,
         host=host,
         guard=Guard(frozenset(settings.egress_allow)),
         middleware=STANDARD,
@@ -49,6 +64,8 @@ def executor_for(settings: Settings, store: RedisStore, host: Host) -> Executor:
         blobs=lambda tenant: Blobs(store, tenant),
         log_level=LEVELS[settings.task_log_level],
         expect_end=Ends(store, settings.lease_seconds).expect,
+        protect=breaking.protect,
+        calls=breaking.calls,
     )
 
 

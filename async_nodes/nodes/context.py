@@ -11,6 +11,7 @@ import logging
 import math
 import sys
 from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -89,6 +90,11 @@ def _ignore(*_: object) -> None:
     return None
 
 
+def _unguarded(_url: str, _tenant: str) -> AbstractContextManager[object]:
+    """Let every call through: where there are no breakers."""
+    return nullcontext()
+
+
 def _closed_network() -> Client:
     # Imported here: whoever only declares nodes has no use for an HTTP client.
     from async_nodes.egress.client import Client
@@ -130,6 +136,8 @@ class NodeContext:
         on_progress, on_usage, on_chunk, on_log: where reports go.
         log_level: what is at least so severe goes to the task's own log.
         hide: takes the secrets out of what is logged.
+        degraded: name of the mode that the node declares and is in, "" for none.
+        calls: gives the breaker of an endpoint, by its URL, for a tenant.
 
     """
 
@@ -151,6 +159,8 @@ class NodeContext:
     on_log: Callable[[int, str], None] = _ignore
     log_level: int = logging.INFO
     hide: Callable[[str], str] = str
+    degraded: str = ""
+    calls: Callable[[str, str], AbstractContextManager[object]] = _unguarded
     _cancelled: bool = False
     _used: set[str] = field(default_factory=set)
 
@@ -207,6 +217,13 @@ class NodeContext:
             raise ValueError(f"an attempt may use {MOST_USAGE} names of usage")
         if counts:
             self.on_usage(counts)
+
+    def call_to(self, url: str) -> AbstractContextManager[object]:
+        """Return the breaker of a URL's host, to be entered around a call of it.
+
+        Entering it raises ``breaker_open`` while calls of that host are not to be made.
+        """
+        return self.calls(url, self.tenant)
 
     def chunk(self, value: Any) -> None:
         """Send a piece of the stream: text, or any other JSON value as a data chunk."""

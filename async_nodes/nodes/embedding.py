@@ -228,14 +228,17 @@ def _ask(
     from async_nodes.nodes.providers.refusals import hider, refusal
     from async_nodes.nodes.providers.vectors import checked
 
-    with ctx.http.request(
-        "POST",
-        call.url,
-        headers={"Accept": "application/json", **call.headers},
-        json=call.body,
-        timeout=Timeouts(connect=min(10.0, timeout), read=timeout),
-        stream=True,
-    ) as response:
+    with (
+        ctx.call_to(call.url),
+        ctx.http.request(
+            "POST",
+            call.url,
+            headers={"Accept": "application/json", **call.headers},
+            json=call.body,
+            timeout=Timeouts(connect=min(10.0, timeout), read=timeout),
+            stream=True,
+        ) as response,
+    ):
         hide = hider(secret)
         if response.status != OK:
             raise refusal(response.status, response.read(), response.headers, hide=hide)

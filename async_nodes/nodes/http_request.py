@@ -70,15 +70,18 @@ def http_request(  # noqa: PLR0913, PLR0917 - inputs come by name
     if body_file is not None and not any(name.lower() == "content-type" for name in sent):
         sent["Content-Type"] = body_file.media_type
     payload = {} if json is None else {"json": json}
-    with ctx.http.request(
-        method,
-        url,
-        headers=sent,
-        body=body if body_file is None else body_file,
-        timeout=timeout_ms / 1000,
-        stream=save,
-        **payload,
-    ) as response:
+    with (
+        ctx.call_to(url),
+        ctx.http.request(
+            method,
+            url,
+            headers=sent,
+            body=body if body_file is None else body_file,
+            timeout=timeout_ms / 1000,
+            stream=save,
+            **payload,
+        ) as response,
+    ):
         _raise_for_retry(response)
         return {
             "status": response.status,

@@ -51,6 +51,7 @@ def chat(
         TerminalError: ``invalid_inputs``, ``model_refused``, ``egress_refused``.
         RetryableError: ``model_rate_limited``, ``model_error``, ``model_stream_cut``,
             ``model_bad_chunk``, ``model_bad_output``, ``egress_failed``.
+        AsyncNodesError: ``breaker_open``: the server is not asked for now.
 
     """
     from async_nodes.egress.client import Timeouts
@@ -62,24 +63,24 @@ def chat(
     answer = Answer(hider(server.api_key))
     reader = preset.reader(answer, ask)
     accept = "text/event-stream" if ask.stream else "application/json"
-    response = ctx.http.request(
-        "POST",
-        call.url,
-        headers={"Accept": accept, "Idempotency-Key": ctx.idempotency_key, **call.headers},
-        json=call.body,
-        timeout=Timeouts(connect=min(10.0, timeout), read=timeout),
-        stream=True,
-    )
-    try:
-        if response.status != OK:
-            raise refusal(response.status, response.read(), response.headers, hide=answer.hide)
-        for piece in (
-            _streamed(response, reader) if _streams(response) else _whole(response, reader)
-        ):
-            if show_reasoning or not (isinstance(piece, dict) and "reasoning_delta" in piece):
-                yield piece
-    finally:
-        response.close()
+    with ctx.call_to(call.url):
+        response = ctx.http.request(
+            "POST",
+            call.url,
+            headers={"Accept": accept, "Idempotency-Key": ctx.idempotency_key, **call.headers},
+            json=call.body,
+            timeout=Timeouts(connect=min(10.0, timeout), read=timeout),
+            stream=True,
+        )
+        try:
+            if response.status != OK:
+                raise refusal(response.status, response.read(), response.headers, hide=answer.hide)
+            pieces = _streamed(response, reader) if _streams(response) else _whole(response, reader)
+            for piece in pieces:
+                if show_reasoning or not (isinstance(piece, dict) and "reasoning_delta" in piece):
+                    yield piece
+        finally:
+            response.close()
     calls = answer.tool_calls
     return Reply(
         text=answer.text,

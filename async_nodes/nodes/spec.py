@@ -13,10 +13,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, NoReturn, TypeVar
 
+from async_nodes.core.breaker import Breaker
 from async_nodes.core.errors import AsyncNodesError
 from async_nodes.core.retry import RetryPolicy
 from async_nodes.nodes.files import File
 from async_nodes.nodes.inputs import Inputs, inputs_of, takes_context
+from async_nodes.nodes.protection import NO_FALLBACK, Hedge, Protection, protection
 
 Kind = Literal["io", "cpu"]
 Style = Literal["function", "generator", "async", "asyncgen"]
@@ -49,6 +51,7 @@ class NodeSpec:
         coalesce: seconds within which text chunks are joined into one; 0 sends each by itself.
         inputs: validation and schema of the inputs.
         injects_context: whether the body takes ``ctx``.
+        protection: what it declares against a dependency that does badly, None for nothing.
 
     """
 
@@ -64,6 +67,7 @@ class NodeSpec:
     coalesce: float
     inputs: Inputs
     injects_context: bool
+    protection: Protection | None = None
 
     @property
     def schema(self) -> Mapping[str, Any]:
@@ -84,7 +88,7 @@ class NodeSpec:
         }
 
 
-def node(
+def node(  # noqa: PLR0913 - a declaration, by name
     name: str,
     *,
     kind: Kind = "io",
@@ -94,6 +98,9 @@ def node(
     redact: tuple[str, ...] = (),
     description: str = "",
     coalesce: float = 0.0,
+    breaker: Breaker | None = None,
+    fallback: Any = NO_FALLBACK,
+    hedge: Hedge | None = None,
 ) -> Callable[[Function], Function]:
     """Register a function as a node.
 
@@ -113,6 +120,10 @@ def node(
         description: one sentence for people.
         coalesce: seconds within which text chunks are joined into one, for bodies that yield
             many small pieces.
+        breaker: when calls are no longer made because they fail or take too long.
+        fallback: what answers while they are not: a JSON value, `OtherNode` or `LastGood`. The
+            record's usage then has ``fallback``.
+        hedge: when a second call is made beside one that is slow.
 
     Raises:
         AsyncNodesError: ``invalid_node``, when the node is declared, for anything that could
@@ -134,6 +145,9 @@ def node(
                 redact=redact,
                 description=description,
                 coalesce=coalesce,
+                breaker=breaker,
+                fallback=fallback,
+                hedge=hedge,
             )
         )
         return function
@@ -156,6 +170,7 @@ def _spec(function: Callable[..., Any], **given: Any) -> NodeSpec:
         if secret not in inputs.names and not inputs.open:
             _refuse(name, f"redact names {secret!r}, which is no input")
     document = inspect.getdoc(function) or ""
+    declared = {word: given.pop(word) for word in ("breaker", "fallback", "hedge")}
     return NodeSpec(
         **{
             **given,
@@ -163,6 +178,7 @@ def _spec(function: Callable[..., Any], **given: Any) -> NodeSpec:
             "description": given["description"] or document.partition("\n")[0],
         },
         style=_style(function),
+        protection=protection(name, _style(function), **declared),
         function=function,
         inputs=inputs,
         injects_context=takes_context(function),

@@ -134,6 +134,27 @@ TEXTS: Final[Mapping[str, str]] = {
     "The record's version in quotes": "带引号的记录版本",
     "How long the answer could be held, as wait=N": "应答最多等待多久,形如 wait=N",
     "true: an earlier request had made the task": "true:任务由先前的请求创建",
+    "Breakers": "熔断器",
+    "List the breakers": "列出熔断器",
+    "Show a breaker": "查看一个熔断器",
+    "Force a breaker open or closed, or let it decide again": "强制打开或关闭熔断器,或恢复自动判断",
+    "The breaker as it is now": "熔断器的当前状态",
+    "node:<name>, key:<key> or endpoint:<host>:<port>.": (
+        "node:<名称>、key:<键> 或 endpoint:<主机>:<端口>。"
+    ),
+    "Nodes that declare it.": "声明它的节点。",
+    "auto: it decides by itself; otherwise what it is forced to be.": (
+        "auto:自动判断;否则为强制的状态。"
+    ),
+    "When an open one may be half-open.": "打开的熔断器何时可转为半开。",
+    "The mode that its node is in.": "节点所处的降级模式。",
+    "The last results in half-open.": "半开时最近的试探结果。",
+    "Windows in a row over both thresholds of load and latency.": (
+        "负载与延迟连续超过阈值的窗口数。"
+    ),
+    "The smoothed utilisation s.": "平滑后的利用率 s。",
+    "Calls per second.": "每秒调用数。",
+    "open refuses all calls, closed lets all through.": "open 拒绝全部调用,closed 全部放行。",
     "Queues and workers": "队列与工作进程",
     "Show the queues": "查看全部队列",
     "A queue, or io or cpu for all three of a kind.": "队列名;io 或 cpu 表示该类的全部三个队列。",

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, Protocol
 
 from async_nodes.access.openapi import (
+    breakers,
     dead_letters,
     ended,
     feed,
@@ -53,6 +54,7 @@ AREAS: Final[Mapping[str, Area]] = {
     "Dead letters": dead_letters,
     "Usage": usage,
     "Queues and workers": queues,
+    "Breakers": breakers,
     "Files": files,
     "The service": ops,
 }
