@@ -80,6 +80,8 @@ OUR_TYPES: Final[Mapping[str, type]] = {
     "ASYNC_NODES_IMPORTS": tuple,
     "ASYNC_NODES_KEY_PREFIX": str,
     "ASYNC_NODES_LEASE_SECONDS": float,
+    "ASYNC_NODES_METRICS_BESIDE": tuple,
+    "ASYNC_NODES_METRICS_HOST": str,
     "ASYNC_NODES_METRICS_PORT": int,
     "ASYNC_NODES_PORT": int,
     "ASYNC_NODES_PROCESSES": int,
@@ -180,6 +182,8 @@ class Settings:
         endpoint_breaker_open_seconds: how long calls of it are refused.
         metrics_port: where workers serve ``/metrics``, and the first of several web processes;
             None for nowhere.
+        metrics_host: where those ports listen.
+        metrics_beside: ``name=host:port`` of processes whose metrics the web process shows too.
         api_key: a key that may do everything, or None.
         api_keys: whether the keys of ``async-nodes keys`` count. With neither: loopback only.
         soft_time_limit, time_limit: seconds, defaults of a node (``CELERY_TASK_*_TIME_LIMIT``).
@@ -208,9 +212,8 @@ class Settings:
     files_max_bytes: int = 1 << 30
     key_prefix: str = "an"
     metrics_port: int | None = None
-    endpoint_breakers: bool = True
-    endpoint_breaker_window: float = 10.0
-    endpoint_breaker_open_seconds: float = 30.0
+    metrics_host: str = "127.0.0.1"
+    metrics_beside: tuple[str, ...] = ()
     api_key: str | None = field(default=None, repr=False)
     api_keys: bool = False
     soft_time_limit: float = 300.0
@@ -318,6 +321,11 @@ def holds(rule: Callable[[Any], bool], value: object) -> bool:
 def is_port(value: object) -> bool:
     """Tell whether ``value`` is a TCP port, 0 for any."""
     return type(value) is int and 0 <= value <= 65_535  # noqa: PLR2004 - the highest port
+def is_host(value: str) -> bool:
+    """Tell whether ``value`` can be the name or the address of a host."""
+    return bool(value.strip()) and not set(value) & set(" /@")
+
+
 
 
 def is_host_and_port(value: str) -> bool:
@@ -338,13 +346,21 @@ def is_module_name(value: str) -> bool:
 
 # Setting, test, what is wanted.
 RULES: Final[tuple[tuple[str, Callable[[Any], bool], str], ...]] = (
-    ("host", lambda v: bool(v.strip()) and not set(v) & set(" /@"), "must be a host or address"),
+    ("host", is_host, "must be a host or address"),
     ("port", is_port, "must be 0 to 65535"),
     ("processes", lambda v: type(v) is int and 1 <= v <= 64, "must be 1 to 64"),  # noqa: PLR2004
     ("metrics_port", is_port, "must be 0 to 65535"),
     ("imports", lambda v: all(map(is_module_name, v)), "must be modules, comma separated"),
     ("lease_seconds", lambda v: 1 <= v <= 3600, "must be 1 to 3600"),  # noqa: PLR2004 - as it says
     ("shutdown_seconds", lambda v: 0 <= v <= 86_400, "must be 0 to 86400"),  # noqa: PLR2004
+    ("metrics_host", is_host, "must be a host or address"),
+    (
+        "metrics_beside",
+        lambda v: all(
+            re.fullmatch(r"[a-z0-9_ -]+=.+", e) and is_host_and_port(e.partition("=")[2]) for e in v
+        ),
+        "must be name=host:port entries, comma separated",
+    ),
     ("transport", lambda v: v in {"fast", "stock"}, "must be fast or stock"),
     ("task_log_level", lambda v: v in LEVELS, f"must be one of {', '.join(LEVELS)}"),
     (
@@ -497,7 +513,7 @@ def our_fields(values: Mapping[str, Any], environ: Mapping[str, str]) -> dict[st
         ours["api_key"] = read_secret(key_file, OURS + "API_KEY_FILE")
     for name in ("redis_password_file", "redis_sentinel_password_file"):
         ours.pop(name, None)  # in the address by now
-    for name in ("imports", "egress_allow"):
+    for name in ("imports", "egress_allow", "metrics_beside"):
         words = ours.get(name, ())
         ours[name] = read_tuple(words) if isinstance(words, str) else tuple(words)
     data_dir = Path(ours.get("data_dir") or default_data_dir(environ))

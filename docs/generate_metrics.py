@@ -38,6 +38,7 @@ TITLES = {
     Source.WORKER: "Workers · 工作进程",
     Source.WEB: "Web processes · Web 进程",
     Source.STORE: "The store, by the web process · 存储(由 Web 进程查询)",
+    Source.BREAKERS: "Breakers · 熔断器",
     Source.EACH: "Every process · 所有进程",
 }
 

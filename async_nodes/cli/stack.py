@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import sys
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -46,6 +47,7 @@ class Stack:
     model_port: int | None = None
     patience: float | None = None
     _store: StoreService | None = None
+    _metrics: dict[str, int] = field(default_factory=dict)
 
     def services(self) -> list[Service]:
         """Return the processes in the order of their start."""
@@ -53,6 +55,9 @@ class Stack:
         if self.settings.redis_url is None:
             self._store = StoreService(self.settings.data_dir, stage=STORE)
             services.append(self._store)
+        first = self.settings.metrics_port
+        for at, pool in enumerate(("io", "cpu")):
+            self._metrics[pool] = first + at if first else free_port()
         web = ("serve", "--plain", "--host", self.host, "--port", str(self.port))
         services.append(self._program("web", web, stage=WEB))
         pools = (("io", self.io_concurrency), ("cpu", self.cpu_concurrency))
@@ -60,7 +65,7 @@ class Stack:
             verb: tuple[str, ...] = ("worker", "--pool", pool)
             if slots is not None:
                 verb += ("--concurrency", str(slots))
-            services.append(self._program(f"worker {pool}", verb, stage=WORKERS))
+            services.append(self._program(f"worker {pool}", verb, stage=WORKERS, metrics=pool))
         if self.model_port is not None:
             model = ("model-server", "--port", str(self.model_port), "--gap-ms", "45")
             services.append(self._program("model", model, stage=MODEL))
@@ -80,12 +85,26 @@ class Stack:
             "ASYNC_NODES_DATA_DIR": self.settings.data_dir,
             # Lines should arrive when they are written.
             "PYTHONUNBUFFERED": "1",
+            "ASYNC_NODES_METRICS_BESIDE": ",".join(
+                f"{name}=127.0.0.1:{port}" for name, port in self._metrics.items()
+            ),
         }
         if self._store is not None:
             ours["ASYNC_NODES_REDIS_URL"] = self._store.url
         return {**os.environ, **ours, **self.environ}
 
-    def _program(self, name: str, arguments: tuple[str, ...], *, stage: int) -> ProgramService:
+    def _environ_of(self, metrics: str) -> dict[str, str]:
+        environ = self.child_environ()
+        if metrics:
+            environ["ASYNC_NODES_METRICS_PORT"] = str(self._metrics[metrics])
+        elif first := self.settings.metrics_port:
+            # One web process has its page on its own port; several take those after the workers'.
+            environ["ASYNC_NODES_METRICS_PORT"] = str(first + len(self._metrics))
+        return environ
+
+    def _program(
+        self, name: str, arguments: tuple[str, ...], *, stage: int, metrics: str = ""
+    ) -> ProgramService:
         # -P: the current directory may hold modules named like ours; main() puts it last.
         argv = [sys.executable, "-P", "-m", "async_nodes.cli", *arguments]
         drain = self.patience
@@ -93,5 +112,17 @@ class Stack:
             drain = self.settings.shutdown_seconds + _GRACE
         patience = drain if stage < MODEL else min(drain, _GRACE)
         return ProgramService(
-            name, argv, stage=stage, environ=self.child_environ, patience=patience
+            name,
+            argv,
+            stage=stage,
+            environ=lambda: self._environ_of(metrics),
+            patience=patience,
         )
+
+
+def free_port() -> int:
+    """Return a port of this machine that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port

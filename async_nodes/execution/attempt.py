@@ -29,6 +29,7 @@ from async_nodes.execution.signals import FenceLost, Released
 from async_nodes.nodes import NodeContext, NodeSpec, invoke
 from async_nodes.nodes.context import NoBlobs
 from async_nodes.nodes.files import NodeFiles, prepared
+from async_nodes.telemetry.work_metrics import of_node
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -135,6 +136,7 @@ def run_attempt(
     except AsyncNodesError as error:
         ending = _failed(error, claim, RetryPolicy(), endings.Side())
         return executor.store.finish(claim.task_id, claim.fence, ending)
+    begun, tally = time.monotonic(), of_node(job.spec.name)
     host = executor.host
     report = Report(
         executor.store, claim, coalesce=job.spec.coalesce, later=host.later, aside=host.aside
@@ -150,6 +152,7 @@ def run_attempt(
             "The task was given to another worker; its result is dropped",
             extra={"action": "fence_lost", "task_id": claim.task_id, "node": job.spec.name},
         )
+        tally.count("fence_lost")
         return None
     finally:
         ctx.http.close()
@@ -158,6 +161,9 @@ def run_attempt(
         _expect_end(executor, claim)
     finished = executor.store.finish(claim.task_id, claim.fence, ending, origin=claim.origin)
     if finished.applied:
+        tally.ended(ending, claim, time.monotonic() - begun, job.traceparent)
+        if report.first_at:
+            tally.first_chunk(report.first_at - begun)
         executor.bus.publish(job.spec.name, ending.event, finished)
     return finished
 

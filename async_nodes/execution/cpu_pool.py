@@ -28,6 +28,8 @@ from async_nodes.execution.attempt import Executor, ended_by, run_attempt
 from async_nodes.execution.introspection import no_counts
 from async_nodes.execution.plain_host import CANCEL_SIGNAL, PlainHost
 from async_nodes.execution.process import new_fence, plain_executor
+from async_nodes.telemetry import work_metrics
+from async_nodes.telemetry.children import Pipe, Reporter
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -60,11 +62,13 @@ class Child:
 
     Args:
         worker: the parent's id, under whose lease the child claims.
+        pipe: takes what this process counts to the parent, where somebody reads it.
 
     """
 
-    def __init__(self, worker: str) -> None:
+    def __init__(self, worker: str, pipe: Pipe | None = None) -> None:
         self._worker = worker
+        self._reporter = None if pipe is None else Reporter(pipe.write_end)
         self._host: PlainHost | None = None
         self._executor: Executor | None = None
 
@@ -77,6 +81,8 @@ class Child:
             )
             if isinstance(answer, Claim):
                 ended = ended_by(run_attempt(executor, answer))
+                if self._reporter is not None:
+                    self._reporter.soon()
                 host.leave_if_asked()
                 return ENDED if ended else NOT_ENDED
             if answer.why != "no_lease":
@@ -114,6 +120,10 @@ class CpuPool:
     def count(self, queue: str) -> None:
         """Count a task that a child began, by the Celery queue it came by."""
         self.taken[queue.partition(".")[2]] += 1
+
+    def active(self) -> int:
+        """Return how many bodies run now."""
+        return len(celery_state.active_requests)
 
     def known(self) -> set[str]:
         """Return the ids of the tasks that this worker or a child of it has."""
@@ -162,6 +172,7 @@ class CpuPool:
         document = self._store.read(task_id)
         if document is None:
             return
+        work_metrics.child_losses.total += 1
         verdict = self._store.lost(
             task_id,
             worker=self._worker,

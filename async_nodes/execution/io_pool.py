@@ -128,6 +128,10 @@ class IoPool:
         store: Any = self._executor.store
         return cast("RedisStore", store)
 
+    def active(self) -> int:
+        """Return how many bodies run now."""
+        return len(self._running)
+
     def known(self) -> set[str]:
         """Return the ids of the tasks this process has; called by the keeper's thread."""
         return {name.removeprefix(CLAIMING) for name in [*self._held, *self._running]}

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Protocol
 from async_nodes.core.errors import AsyncNodesError
 from async_nodes.execution import attempt, endings
 from async_nodes.storage.retention import Retention
+from async_nodes.telemetry import work_metrics
 
 if TYPE_CHECKING:
     from async_nodes.core.ports import Claim
@@ -174,6 +175,8 @@ class Keeper:
         if now - self._swept_at >= SWEEP_EVERY:
             self._swept_at = now
             swept = self._store.sweep()
+            work_metrics.rescues.total += swept.rescued
+            work_metrics.sent_again.total += swept.sent_again
             if swept.rescued or swept.sent_again:
                 say(f"sweep: {swept.rescued} tasks rescued, {swept.sent_again} messages sent again")
             self._tell(swept.ended)
@@ -207,6 +210,7 @@ class Keeper:
             self._renewed_at = now
             return
         say("the lease was lost: its tasks run elsewhere now")
+        work_metrics.lease_losses.total += 1
         self._on_lease_lost()
         self._store.register(self._worker, info)
         self._renewed_at = now
@@ -235,6 +239,7 @@ class Keeper:
         if not self._reported:
             self._reported = True
             self._stalls += 1
+            work_metrics.stalls.total += 1
             say(f"the event loop stands still for {stalled:.1f} s in {_named(claim)}")
         if stalled >= _patience(claim):
             self._replace(claim, stalled)

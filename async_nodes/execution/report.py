@@ -46,6 +46,9 @@ class Report:
             the next piece or the end.
         aside: runs what is not to hold up the body; without one log lines are not stored.
 
+    Attributes:
+        first_at: when the first chunk was sent, on the monotonic clock; 0 without one.
+
     """
 
     def __init__(
@@ -64,6 +67,7 @@ class Report:
         self._aside = aside
         self._log: TaskLog | None = None
         self._sent = 0
+        self.first_at = 0.0
         self._pieces: list[str] = []
         self._last_flush = 0.0
         self._disarm: Callable[[], None] | None = None
@@ -174,6 +178,8 @@ class Report:
 
     def _send(self, content: dict[str, Any]) -> None:
         self._sent += 1
+        if self._sent == 1:
+            self.first_at = time.monotonic()
         json = dumps({**content, "attempt": self._claim.attempt, "n": self._sent})
         task_id, fence = self._claim.task_id, self._claim.fence
         self._heed(self._store.chunk(task_id, fence, json, number=self._sent))

@@ -36,7 +36,8 @@ from async_nodes.execution.transport import transport
 from async_nodes.nodes.registry import registry
 from async_nodes.storage.ends import Ends
 from async_nodes.storage.keys import Keys
-from async_nodes.telemetry import work_metrics
+from async_nodes.telemetry import page_server, process_metrics, work_metrics
+from async_nodes.telemetry.children import Pipe
 
 if TYPE_CHECKING:
     from celery import Celery, Task
@@ -82,6 +83,7 @@ class Installation:
         self._lists: list[str] = []
         self._idle = False
         self._child: Any = None
+        self._pipe: Pipe | None = None
         self._task = self._declare()
         signals.celeryd_init.connect(_or_end(self._on_init), weak=False)
         signals.celeryd_after_setup.connect(_or_end(self._on_setup), weak=False)
@@ -134,6 +136,8 @@ class Installation:
         else:
             if not self._mounted:
                 conf.worker_prefetch_multiplier = 1
+            if self._settings.metrics_port is not None:
+                self._pipe = Pipe()
             self._task.Request = "async_nodes.execution.cpu_pool:CpuRequest"
 
     def _on_setup(self, instance: Any, **_: object) -> None:
@@ -177,10 +181,26 @@ class Installation:
             self._worker.cancels.start()
             if self._lists:
                 self._start_intake(self._worker.pool)
-            work_metrics.expose(self._settings.metrics_port)
+            self._expose(self._worker.pool)
             if not self._mounted:
                 collector.rest()
             _log.info("Worker %s is ready", self._worker_id, extra={"action": "worker_ready"})
+
+    def _expose(self, pool: Any) -> None:
+        """Serve the metrics of this worker, where that is asked for."""
+        settings = self._settings
+        if page_server.expose(settings.metrics_port, host=settings.metrics_host) is None:
+            return
+        work_metrics.slots.now = self._slots
+        work_metrics.slots_used.read = pool.active
+        process_metrics.watch_collector()
+        if self._pipe is not None:
+            self._pipe.listen()
+            work_metrics.active_is(pool.active)
+        else:
+            import gevent
+
+            gevent.spawn(process_metrics.watch_loop, gevent.sleep)
 
     def _on_child(self, **_: object) -> None:
         """Set up a prefork child, before its first task."""
@@ -192,7 +212,7 @@ class Installation:
         # Celery's children are daemons, which may have no children; a body may compute in several.
         multiprocessing.current_process()._config["daemon"] = False  # type: ignore[attr-defined]  # noqa: SLF001
         self._worker = None
-        self._child = Child(self._worker_id)
+        self._child = Child(self._worker_id, self._pipe)
 
     def _on_stopping(self, **_: object) -> None:
         """Drain in the background; Celery waits for the pool meanwhile."""

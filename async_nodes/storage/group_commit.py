@@ -32,6 +32,7 @@ from async_nodes.storage.commit import (
 )
 from async_nodes.storage.redis_errors import NotSent, StoreBusy, StoreUnavailable
 from async_nodes.storage.script_library import Script
+from async_nodes.telemetry.redis_metrics import commit_rows
 
 ORDER = ("accept", "submit", "claim", "apply", "complete", "finish", "cancel", "lost")
 """Scripts in the order one flush runs them: a task's chunks come before its end. All others
@@ -205,6 +206,7 @@ class GroupCommit:
         settled = True
         for batch, reply in zip(batches, replies, strict=True):
             self.rows += len(batch)
+            commit_rows.observe(len(batch))
             put_off = []
             for index, pending in enumerate(batch):
                 verdict = reply if isinstance(reply, Exception) else reply[index]

@@ -27,6 +27,7 @@ from async_nodes.storage.link_connector import LinkConnector
 from async_nodes.storage.pipeline_link import Call, Link, LinkBrokenError
 from async_nodes.storage.redis_errors import READONLY, NotSent, OutcomeUnknown, StoreBusy
 from async_nodes.storage.shared_commands import pack_shared
+from async_nodes.telemetry.redis_metrics import CONNECTIONS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -142,6 +143,7 @@ class PipelinedConnection:
         self._adopted_at = 0.0
         self._has_sentinels = is_sentinel(url)
         self._stats = PipelineStats()
+        CONNECTIONS.add(self)
 
     # -- for callers -------------------------------------------------------------------------
 
@@ -238,6 +240,7 @@ class PipelinedConnection:
         if self._closed:
             return
         self._closed = True
+        CONNECTIONS.closed(self)
         self._connector.why_down = "the connection was closed by this process"
         self._connector.stop()
         # Greenlets are woken from the hub only; this may be any greenlet.

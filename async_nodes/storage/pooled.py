@@ -29,6 +29,7 @@ from async_nodes.storage.redis_errors import (
     explained,
 )
 from async_nodes.storage.resp import INCOMPLETE, new_reader, pack
+from async_nodes.telemetry.redis_metrics import CONNECTIONS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -91,6 +92,7 @@ class PooledConnection:
         self._closed = False
         self._has_sentinels = is_sentinel(url)
         self._stats = PipelineStats()
+        CONNECTIONS.add(self)
 
     def call(self, *args: Argument, timeout: float | None = None) -> Reply:
         """Send one command and return its reply; only the calling greenlet waits.
@@ -144,6 +146,8 @@ class PooledConnection:
 
     def close(self) -> None:
         """Close for good: later calls raise `NotSent`, and those under way end by themselves."""
+        if not self._closed:
+            CONNECTIONS.closed(self)
         self._closed = True
         while self._idle:
             self._idle.pop().close()

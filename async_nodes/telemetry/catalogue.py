@@ -41,6 +41,7 @@ class Source(StrEnum):
     """The web process, which asks the store when it is scraped."""
 
     WORKER = "worker"
+    BREAKERS = "breakers"
     EACH = "each"
 
 
@@ -68,7 +69,8 @@ class Described:
 
 
 COUNTER, GAUGE, HISTOGRAM = Kind.COUNTER, Kind.GAUGE, Kind.HISTOGRAM
-WEB, STORE, WORKER, EACH = Source.WEB, Source.STORE, Source.WORKER, Source.EACH
+WEB, STORE, EACH = Source.WEB, Source.STORE, Source.EACH
+WORKER, BREAKERS = Source.WORKER, Source.BREAKERS
 
 _ROWS: Final = (
     # -- tasks, as workers see them
@@ -238,6 +240,47 @@ _ROWS: Final = (
         "async_nodes_store_clients", GAUGE, STORE, (),
         "Connections that the store's server has.",
         "存储服务器的连接数。",
+    ),
+    # -- calls that may be refused, see core/breaker.py: the circuits
+    Described(
+        "async_nodes_breaker_state", GAUGE, BREAKERS, ("breaker",),
+        "0 closed, 1 half-open, 2 open.",
+        "0 关闭,1 半开,2 打开。",
+    ),
+    Described(
+        "async_nodes_breaker_degraded", GAUGE, BREAKERS, ("breaker", "mode"),
+        "1 while a node is in the degraded mode that it declares.",
+        "节点处于其声明的降级模式时为 1。",
+    ),
+    Described(
+        "async_nodes_breaker_threshold", GAUGE, BREAKERS, ("breaker", "of"),
+        "Bounds of a breaker: rate in calls per second, p95 in seconds.",
+        "熔断器的界限:rate 为每秒调用数,p95 为秒。",
+    ),
+    Described(
+        "async_nodes_breaker_measured", GAUGE, BREAKERS, ("breaker", "of"),
+        "What the last judged window had: rate, p95 in seconds, failure_rate.",
+        "最近一个被判定窗口的数值:rate、p95(秒)、failure_rate。",
+    ),
+    Described(
+        "async_nodes_breaker_transitions_total", COUNTER, BREAKERS, ("breaker", "state"),
+        "Changes of a breaker's state that this process noticed, by the state it went to.",
+        "本进程注意到的熔断器状态变化,按变为的状态。",
+    ),
+    Described(
+        "async_nodes_breaker_refused_total", COUNTER, BREAKERS, ("breaker",),
+        "Calls that a breaker did not let through.",
+        "熔断器未放行的调用。",
+    ),
+    Described(
+        "async_nodes_breaker_fallbacks_total", COUNTER, BREAKERS, ("node", "kind"),
+        "Attempts that were answered by something else, by what it was.",
+        "由替代方式应答的尝试,按替代方式。",
+    ),
+    Described(
+        "async_nodes_hedges_total", COUNTER, BREAKERS, ("node", "winner"),
+        "Second calls beside one that was slow, by which of the two answered.",
+        "慢调用旁的第二次调用,按二者中先应答者。",
     ),
     # -- every process
     Described(

@@ -7,10 +7,11 @@ the library is asked only when somebody reads the metrics.
 
 from __future__ import annotations
 
+import time
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import accumulate
-from typing import Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from prometheus_client.core import (
     CounterMetricFamily,
@@ -19,6 +20,7 @@ from prometheus_client.core import (
     Metric,
 )
 from prometheus_client.registry import Collector
+from prometheus_client.samples import Exemplar
 from prometheus_client.utils import floatToGoString
 
 
@@ -36,24 +38,35 @@ class Count:
 
 
 class Durations:
-    """Count durations by their length.
+    """Count durations, or other sizes, by their length.
 
     Args:
         bounds: upper bounds of the buckets in seconds, ascending.
 
+    Attributes:
+        counts: of each bucket alone.
+        seconds: the sum.
+        exemplars: the last traced one of a bucket, by the bucket's number.
+
     """
 
-    __slots__ = ("_bounds", "counts", "seconds")
+    __slots__ = ("_bounds", "counts", "exemplars", "seconds")
 
     def __init__(self, bounds: Sequence[float]) -> None:
         self._bounds = bounds
         self.counts = [0] * (len(bounds) + 1)
         self.seconds = 0.0
+        self.exemplars: dict[int, Exemplar] = {}
 
     def observe(self, seconds: float) -> None:
         """Add one."""
         self.seconds += seconds
         self.counts[bisect_left(self._bounds, seconds)] += 1
+
+    def remember(self, seconds: float, trace_id: str) -> None:
+        """Keep a trace as the example of the bucket that an observed duration fell into."""
+        found = Exemplar({"trace_id": trace_id}, seconds, time.time())
+        self.exemplars[bisect_left(self._bounds, seconds)] = found
 
 
 _Child = TypeVar("_Child", Count, Durations)
@@ -78,7 +91,8 @@ class _Tallies(Collector, Generic[_Child]):
             raise ValueError(message)
         return self._children.setdefault(values, made)
 
-    def _shown(self) -> list[tuple[tuple[str, ...], _Child]]:
+    def shown(self) -> list[tuple[tuple[str, ...], _Child]]:
+        """Return what there is now, by the values of the labels."""
         return list(self._children.items())
 
 
@@ -99,7 +113,7 @@ class Counts(_Tallies[Count]):
     def collect(self) -> Iterator[Metric]:
         """Yield the metric."""
         family = CounterMetricFamily(self._name, self._about, labels=self._labels)
-        for values, count in self._shown():
+        for values, count in self.shown():
             family.add_metric(values, count.total)
         yield family
 
@@ -108,7 +122,7 @@ class Histograms(_Tallies[Durations]):
     """Keep the histograms of a metric.
 
     Args:
-        name: in seconds, and so it ends.
+        name: with its unit at the end.
         about: for people.
         labels: their names.
         bounds: upper bounds of the buckets in seconds, ascending.
@@ -130,9 +144,10 @@ class Histograms(_Tallies[Durations]):
     def collect(self) -> Iterator[Metric]:
         """Yield the metric."""
         family = HistogramMetricFamily(self._name, self._about, labels=self._labels)
-        for values, durations in self._shown():
+        for values, durations in self.shown():
             below = accumulate(durations.counts)
-            buckets = list(zip(self._names, below, strict=True))
+            found = map(durations.exemplars.get, range(len(self._names)))
+            buckets: Any = list(zip(self._names, below, found, strict=True))
             family.add_metric(values, buckets, durations.seconds)
         yield family
 
@@ -146,11 +161,13 @@ class Level(Collector):
 
     Attributes:
         now: the number; to be changed in place.
+        read: returns it, where something else keeps it.
 
     """
 
     def __init__(self, name: str, about: str) -> None:
         self.now = 0
+        self.read: Callable[[], int] | None = None
         self._name = name
         self._about = about
 
@@ -160,4 +177,5 @@ class Level(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """Yield the metric."""
-        yield GaugeMetricFamily(self._name, self._about, value=self.now)
+        value = self.now if self.read is None else self.read()
+        yield GaugeMetricFamily(self._name, self._about, value=value)

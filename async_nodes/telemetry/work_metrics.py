@@ -1,70 +1,141 @@
-"""What a worker counts, under the two names that were asked for and two of our own.
+"""What a worker counts. `celery_task_runtime` and `celery_active_tasks` keep known names.
 
-`celery_task_runtime` and `celery_active_tasks` keep the names dashboards for Celery know.
+A task costs one look-up of its node and a few additions of plain numbers; nothing takes a lock, and
+what the library wants is made when somebody reads the metrics.
 """
 
 from __future__ import annotations
 
-import logging
+import json
 import time
 from collections import Counter
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final
 
-from prometheus_client import CollectorRegistry, start_http_server
-from prometheus_client.core import CounterMetricFamily
-from prometheus_client.registry import Collector
+from async_nodes.core.states import EventType
+from async_nodes.telemetry.registry import REGISTRY, Read, counts, histograms, level
+from async_nodes.telemetry.tallies import Count, Durations
 
-from async_nodes.telemetry.tallies import Histograms, Level
+if TYPE_CHECKING:
+    from async_nodes.core.ports import Claim, Ending
 
-_log = logging.getLogger(__name__)
+__all__ = ["REGISTRY", "NodeTally", "observe_attempt", "of_node", "schedules"]
 
-_BUCKETS: Final = (
-    0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600,
-)  # fmt: skip
+_runtime: Final = histograms("celery_task_runtime")
+_waited: Final = histograms("async_nodes_task_queue_wait_seconds")
+_end_to_end: Final = histograms("async_nodes_task_end_to_end_seconds")
+_first_chunk: Final = histograms("async_nodes_task_first_chunk_seconds")
+_attempts: Final = counts("async_nodes_attempts_total")
+_retries: Final = counts("async_nodes_task_retries_total")
+_tokens: Final = counts("async_nodes_tokens_total")
+_token_rate: Final = histograms("async_nodes_tokens_per_second")
+_usage: Final = counts("async_nodes_usage_total")
+_active: Final = level("celery_active_tasks")
 
-REGISTRY: Final = CollectorRegistry()
-_runtime: Final = Histograms(
-    "celery_task_runtime",
-    "Seconds a node's body ran (the name is kept for compatibility)",
-    ("node",),
-    bounds=_BUCKETS,
-)
-_waited: Final = Histograms(
-    "async_nodes_task_queue_wait_seconds",
-    "Seconds from being claimable to being claimed",
-    ("node",),
-    bounds=_BUCKETS,
-)
-_active: Final = Level(
-    "celery_active_tasks",
-    "Bodies running in this process (the name is kept for compatibility)",
-)
-for _each in (_runtime, _waited, _active):
-    REGISTRY.register(_each)
+OUTCOMES: Final[Mapping[EventType, str]] = {
+    EventType.COMPLETE: "succeeded",
+    EventType.ERROR: "failed",
+    EventType.TIMEOUT: "timed_out",
+    EventType.CANCEL: "cancelled",
+    EventType.RETRY: "retried",
+    EventType.RELEASE: "released",
+}
+"""What an attempt's end is called; the last two do not end the task."""
 
-schedules: Final[Counter[str]] = Counter()
-"""What this process did with schedules that were due, by outcome.
+_NOT_THE_END: Final = frozenset({"retried", "released", "fence_lost"})
+_DIRECTIONS: Final[Mapping[str, str]] = {
+    "prompt_tokens": "in",
+    "input_tokens": "in",
+    "completion_tokens": "out",
+    "output_tokens": "out",
+}
+MOST_UNITS: Final = 100
+"""Names of usage that are told apart; a body may make them up."""
 
-Plain numbers that the keeper's thread alone writes: a metric's lock belongs to the greenlets.
-"""
-
-
-class _ScheduleCounts(Collector):
-    """Show `schedules` when the metrics are asked for."""
-
-    def collect(self) -> Iterator[CounterMetricFamily]:
-        family = CounterMetricFamily(
-            "async_nodes_schedules",
-            "What was done with schedules that were due",
-            labels=["outcome"],
-        )
-        for outcome, number in sorted(dict(schedules).items()):
-            family.add_metric([outcome], number)
-        yield family
+_units: Final[set[str]] = set()
+_NULL: Final = b"null"
+_SAMPLED: Final = "01"
 
 
-REGISTRY.register(_ScheduleCounts())
+class NodeTally:
+    """Add up what the attempts of one node did.
+
+    Args:
+        node: its name.
+
+    """
+
+    __slots__ = ("_end_to_end", "_first_chunk", "_node", "_outcomes", "runtime", "waited")
+
+    def __init__(self, node: str) -> None:
+        self._node = node
+        self.runtime = _runtime(node)
+        self.waited = _waited(node)
+        self._end_to_end: Durations | None = None
+        self._first_chunk: Durations | None = None
+        self._outcomes: dict[str, Count] = {}
+
+    def ended(self, ending: Ending, claim: Claim, seconds: float, traceparent: str) -> None:
+        """Count an attempt whose end the store has taken.
+
+        Args:
+            ending: how it ended.
+            claim: the attempt.
+            seconds: since the attempt began.
+            traceparent: the task's trace (W3C); one that is sampled is kept as an exemplar.
+
+        """
+        outcome = OUTCOMES.get(ending.event, "failed")
+        self.count(outcome)
+        if ending.usage != _NULL:
+            self._used(ending.usage, seconds)
+        if outcome in _NOT_THE_END:
+            return
+        whole = (claim.started_ms - claim.created_ms) / 1000 + seconds
+        if self._end_to_end is None:
+            self._end_to_end = _end_to_end(self._node)
+        self._end_to_end.observe(whole)
+        if traceparent.endswith(_SAMPLED):
+            trace_id = traceparent.split("-")[1]
+            self._end_to_end.remember(whole, trace_id)
+            self.runtime.remember(seconds, trace_id)
+
+    def count(self, outcome: str) -> None:
+        """Count an attempt by what became of it."""
+        found = self._outcomes.get(outcome)
+        if found is None:
+            found = self._outcomes[outcome] = _attempts(self._node, outcome)
+        found.total += 1
+        if outcome == "retried":
+            _retries(self._node).inc()
+
+    def first_chunk(self, seconds: float) -> None:
+        """Observe how long after its start an attempt had its first chunk."""
+        if self._first_chunk is None:
+            self._first_chunk = _first_chunk(self._node)
+        self._first_chunk.observe(seconds)
+
+    def _used(self, usage: bytes, seconds: float) -> None:
+        found: dict[str, Any] = json.loads(usage)
+        tokens_out = 0
+        for unit, number in found.items():
+            if unit not in _units and len(_units) < MOST_UNITS:
+                _units.add(unit)
+            _usage(self._node, unit if unit in _units else "other").inc(number)
+            direction = _DIRECTIONS.get(unit)
+            if direction is not None:
+                _tokens(self._node, direction).inc(number)
+                tokens_out += number if direction == "out" else 0
+        if tokens_out and seconds > 0:
+            _token_rate(self._node).observe(tokens_out / seconds)
+
+
+_nodes: Final[dict[str, NodeTally]] = {}
+
+
+def of_node(name: str) -> NodeTally:
+    """Return what is added up of a node."""
+    return _nodes.get(name) or _nodes.setdefault(name, NodeTally(name))
 
 
 class observe_attempt:  # noqa: N801 - reads as the statement it is
@@ -79,8 +150,9 @@ class observe_attempt:  # noqa: N801 - reads as the statement it is
     __slots__ = ("_runtime", "_started")
 
     def __init__(self, node: str, waited_seconds: float) -> None:
-        self._runtime = _runtime(node)
-        _waited(node).observe(waited_seconds)
+        tally = of_node(node)
+        self._runtime = tally.runtime
+        tally.waited.observe(waited_seconds)
 
     def __enter__(self) -> None:
         _active.now += 1
@@ -91,16 +163,33 @@ class observe_attempt:  # noqa: N801 - reads as the statement it is
         self._runtime.observe(time.monotonic() - self._started)
 
 
-def expose(port: int | None, *, host: str = "127.0.0.1") -> None:
-    """Serve this process's metrics on a port, where one is set and free."""
-    if port is None:
-        return
-    try:
-        start_http_server(port, addr=host, registry=REGISTRY)
-    except OSError as error:
-        _log.warning(
-            "No metrics from this process: port %d cannot be taken: %s",
-            port,
-            error,
-            extra={"action": "metrics_port_busy"},
-        )
+def active_is(read: Callable[[], int]) -> None:
+    """Let something else tell how many bodies run: a parent knows it of its children."""
+    _active.read = read
+
+
+# -- the keeper's --------------------------------------------------------------------------------
+
+schedules: Final[Counter[str]] = Counter()
+"""What this process did with schedules that were due, by outcome; the keeper's thread writes it."""
+
+lease_losses: Final = counts("async_nodes_lease_losses_total")()
+rescues: Final = counts("async_nodes_task_rescues_total")()
+sent_again: Final = counts("async_nodes_messages_sent_again_total")()
+child_losses: Final = counts("async_nodes_child_losses_total")()
+stalls: Final = counts("async_nodes_event_loop_stalls_total")()
+
+slots: Final = level("async_nodes_worker_slots")
+slots_used: Final = level("async_nodes_worker_slots_used")
+
+REGISTRY.register(
+    Read(
+        ["async_nodes_schedules_total"],
+        lambda: [
+            (
+                "async_nodes_schedules_total",
+                [((outcome,), n) for outcome, n in sorted(dict(schedules).items())],
+            )
+        ],
+    )
+)

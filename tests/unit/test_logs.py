@@ -63,14 +63,17 @@ def test_configuring_twice_writes_once() -> None:
     assert out.getvalue().count("Once action=a") == 1
 
 
+def shown(collector: metrics.StoreCollector) -> str:
+    return metrics.page(None, metrics.REGISTRY, collector).body.decode()
+
+
 def test_metrics_are_shown_without_a_store() -> None:
     """An outage is a metric, not a failed scrape."""
 
-    def away() -> dict[str, int]:
+    def away() -> metrics.Found:
         raise ConnectionError
 
-    collector = metrics.StoreCollector(depths=away, workers=away, subscribers=lambda: 3)
-    text = metrics.exposition(collector).decode()
+    text = shown(metrics.StoreCollector(ask=away, subscribers=lambda: 3))
     assert "async_nodes_store_up 0.0" in text
     assert "async_nodes_sse_subscribers 3.0" in text
     assert "async_nodes_queue_depth" not in text
@@ -78,13 +81,15 @@ def test_metrics_are_shown_without_a_store() -> None:
 
 def test_metrics_of_the_store_are_split_by_label() -> None:
     """Depth by queue and priority; a kind without workers is 0, not absent."""
-    collector = metrics.StoreCollector(
-        depths=lambda: {"io.high": 2, "cpu.low": 1},
-        workers=lambda: ["io-1-a", "io-2-b"],
-        subscribers=lambda: 0,
+    found = metrics.Found(
+        depths={"io.high": 2, "cpu.low": 1},
+        elsewhere={("io.high", "held"): 5},
+        workers=["io-1-a", "io-2-b"],
     )
-    text = metrics.exposition(collector).decode()
+    text = shown(metrics.StoreCollector(ask=lambda: found, subscribers=lambda: 0))
     assert 'async_nodes_queue_depth{priority="high",queue="io"} 2.0' in text
     assert 'async_nodes_queue_depth{priority="low",queue="cpu"} 1.0' in text
+    held = 'async_nodes_queue_waiting_tasks{place="held",priority="high",queue="io"} 5.0'
+    assert held in text
     assert 'async_nodes_workers{kind="io"} 2.0' in text
     assert 'async_nodes_workers{kind="cpu"} 0.0' in text

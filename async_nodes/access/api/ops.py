@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from html import escape
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -22,7 +22,9 @@ from async_nodes.core.priority import KINDS
 from async_nodes.nodes import NodeSpec, Registry
 from async_nodes.nodes.registry import UnknownNodeError
 from async_nodes.settings import Settings
+from async_nodes.storage.found import found
 from async_nodes.telemetry import metrics
+from async_nodes.telemetry.beside import Beside, Labelled
 
 JSON: Final = "application/json"
 PAGE_POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'"
@@ -53,12 +55,13 @@ def blueprint(settings: Settings, provider: Provider, nodes: Registry) -> Bluepr
 
     @made.get("/readyz")
     def ready() -> Response:
-        found = readiness(provider)
-        return _json(found, 200 if found["status"] == "ready" else 503)
+        checked = readiness(provider)
+        return _json(checked, 200 if checked["status"] == "ready" else 503)
 
     @made.get("/metrics")
     def measure() -> Response:
-        return Response(exposition(provider), content_type=metrics.CONTENT_TYPE)
+        shown = metrics_page(settings, provider, request.headers.get("Accept"))
+        return Response(shown.body, content_type=shown.content_type)
 
     @made.get("/openapi.json")
     def show_openapi() -> Response:
@@ -139,17 +142,15 @@ def _check(why_not: str = "") -> dict[str, Any]:
     return {"ok": not why_not, "detail": why_not or "ok"}
 
 
-def exposition(provider: Provider) -> bytes:
-    """Return the metrics of this process and of the store as text."""
-    return metrics.exposition(_collector(provider))
+def metrics_page(settings: Settings, provider: Provider, accept: str | None) -> metrics.Page:
+    """Return the metrics of this process and of the store, and of the processes beside it.
 
+    Args:
+        settings: which processes those are.
+        provider: gives the services.
+        accept: which of the two formats is asked for.
 
-def _collector(provider: Provider) -> metrics.StoreCollector:
-    def depths() -> Mapping[str, int]:
-        return provider().store.depths()
-
-    def workers() -> Iterable[str]:
-        return provider().store.workers()
+    """
 
     def subscribers() -> int:
         try:
@@ -157,7 +158,11 @@ def _collector(provider: Provider) -> metrics.StoreCollector:
         except AsyncNodesError:
             return 0
 
-    return metrics.StoreCollector(depths=depths, workers=workers, subscribers=subscribers)
+    store = metrics.StoreCollector(ask=lambda: found(provider().store), subscribers=subscribers)
+    if not settings.metrics_beside:
+        return metrics.page(accept, metrics.REGISTRY, store)
+    own = Labelled("web", metrics.Together(metrics.REGISTRY, store))
+    return metrics.page(accept, own, Beside(settings.metrics_beside))
 
 
 def _problem_page(code: str) -> Response:

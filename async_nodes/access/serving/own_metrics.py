@@ -11,15 +11,15 @@ from typing import Any
 
 from gevent.pywsgi import WSGIServer
 
-from async_nodes.telemetry import metrics
+from async_nodes.telemetry.registry import Page
 
 
-def serve_metrics(listener: socket.socket, exposition: Callable[[], bytes]) -> WSGIServer:
+def serve_metrics(listener: socket.socket, page: Callable[[str | None], Page]) -> WSGIServer:
     """Answer ``/metrics`` on a listener; returns at once.
 
     Args:
         listener: reachable from this machine only.
-        exposition: the metrics as text.
+        page: returns the metrics for what a request accepts.
 
     """
 
@@ -27,10 +27,10 @@ def serve_metrics(listener: socket.socket, exposition: Callable[[], bytes]) -> W
         if environ.get("PATH_INFO") != "/metrics":
             start_response("404 Not Found", [("Content-Length", "0")])
             return [b""]
-        text = exposition()
-        length = ("Content-Length", str(len(text)))
-        start_response("200 OK", [("Content-Type", metrics.CONTENT_TYPE), length])
-        return [text]
+        found = page(environ.get("HTTP_ACCEPT"))
+        length = ("Content-Length", str(len(found.body)))
+        start_response("200 OK", [("Content-Type", found.content_type), length])
+        return [found.body]
 
     server = WSGIServer(listener, app, log=None)
     server.start()

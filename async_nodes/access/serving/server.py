@@ -47,7 +47,7 @@ from async_nodes.settings import Settings
 from async_nodes.storage.redis_connection import PipelinedConnection
 from async_nodes.storage.redis_errors import StoreUnavailable
 from async_nodes.storage.redis_store import RedisStore
-from async_nodes.telemetry import logs
+from async_nodes.telemetry import logs, process_metrics
 
 TITLE: Final = "async-nodes web"
 CLIENT_NAME: Final = "async-nodes-web"
@@ -107,6 +107,8 @@ def serve(
         reload=None if tls is None else lambda: _reload(tls), one_of_many=inherited is not None
     )
     collector.rest()
+    process_metrics.watch_collector()
+    gevent.spawn(process_metrics.watch_loop, gevent.sleep)
     opening.start()
     if inherited is not None:  # the others accept meanwhile, and have a store
         gevent.wait([signals.stopping, opening.failed, opening.opened], OPEN_SECONDS, count=1)
@@ -206,7 +208,9 @@ def _server(
     )
     if inherited is not None and inherited.metrics >= 0:
         own = socket.socket(fileno=inherited.metrics)
-        server.companion = serve_metrics(own, lambda: ops.exposition(opening))
+        server.companion = serve_metrics(
+            own, lambda accept: ops.metrics_page(settings, opening, accept)
+        )
     return server
 
 

@@ -17,6 +17,8 @@ from gevent.hub import get_hub
 from gevent.lock import BoundedSemaphore
 from greenlet import getcurrent
 
+from async_nodes.telemetry.metrics import dropped
+
 MAX_MESSAGES = 1_000
 MAX_BYTES = 1 << 20
 """What may wait for one reader; beyond it the buffer is dropped and a `GAP` is told."""
@@ -160,6 +162,7 @@ class Subscription:
             return  # the reader will look into the store, where the message's effect is already
         size = len(message.json)
         if len(self._buffer) >= MAX_MESSAGES or self._bytes + size > MAX_BYTES:
+            dropped.inc(len(self._buffer) + 1)
             self.miss()
             return
         self._buffer.append(message)

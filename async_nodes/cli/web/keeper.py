@@ -127,7 +127,7 @@ class Keeper:
         os.truncate(seats, self._count)
         self._file = seats
         self._seats = Seats(seats, self._count)
-        self._metrics = _metrics_listeners(settings.metrics_port, self._count)
+        self._metrics = _metrics_listeners(settings, self._count)
         self._key: bytes | None = None
         self._key_made_at = 0.0
         if with_tls:
@@ -377,13 +377,14 @@ class Keeper:
         self._signals.append(number)
 
 
-def _metrics_listeners(port: int | None, processes: int) -> dict[int, socket.socket]:
+def _metrics_listeners(settings: Settings, processes: int) -> dict[int, socket.socket]:
     """Return a listener for each process's metrics, at the port and those after it."""
+    port = settings.metrics_port
     found: dict[int, socket.socket] = {}
     for number in range(processes if port is not None else 0):
         wanted = port + number if port else 0
         try:
-            found[number] = listening.bind("127.0.0.1", wanted)
+            found[number] = listening.bind(settings.metrics_host, wanted)
         except (AsyncNodesError, OverflowError) as error:
             log.warning(
                 "No metrics of process %d: port %d cannot be taken: %s",
