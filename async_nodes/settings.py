@@ -174,12 +174,12 @@ class Settings:
             an upgrade process by process, the one of the release before.
         shutdown_seconds: how long a stopping worker waits for its running tasks.
         egress_allow: ``host:port`` entries that nodes may call though they are not public.
-        file_max_bytes, files_max_bytes: bytes that one file, and all files of a tenant, may have.
-        key_prefix: what every Redis key begins with.
         endpoint_breakers: whether every host that ``llm.chat`` and ``http.request`` call has a
             breaker.
         endpoint_breaker_window: seconds over which such a host's failures are counted.
         endpoint_breaker_open_seconds: how long calls of it are refused.
+        file_max_bytes, files_max_bytes: bytes that one file, and all files of a tenant, may have.
+        key_prefix: what every Redis key begins with.
         metrics_port: where workers serve ``/metrics``, and the first of several web processes;
             None for nowhere.
         metrics_host: where those ports listen.
@@ -208,6 +208,9 @@ class Settings:
     write_schema: int | None = None
     shutdown_seconds: float = 20.0
     egress_allow: tuple[str, ...] = ()
+    endpoint_breakers: bool = True
+    endpoint_breaker_window: float = 10.0
+    endpoint_breaker_open_seconds: float = 30.0
     file_max_bytes: int = 64 << 20
     files_max_bytes: int = 1 << 30
     key_prefix: str = "an"
@@ -318,14 +321,14 @@ def holds(rule: Callable[[Any], bool], value: object) -> bool:
         return False
 
 
-def is_port(value: object) -> bool:
-    """Tell whether ``value`` is a TCP port, 0 for any."""
-    return type(value) is int and 0 <= value <= 65_535  # noqa: PLR2004 - the highest port
 def is_host(value: str) -> bool:
     """Tell whether ``value`` can be the name or the address of a host."""
     return bool(value.strip()) and not set(value) & set(" /@")
 
 
+def is_port(value: object) -> bool:
+    """Tell whether ``value`` is a TCP port, 0 for any."""
+    return type(value) is int and 0 <= value <= 65_535  # noqa: PLR2004 - the highest port
 
 
 def is_host_and_port(value: str) -> bool:
@@ -350,9 +353,6 @@ RULES: Final[tuple[tuple[str, Callable[[Any], bool], str], ...]] = (
     ("port", is_port, "must be 0 to 65535"),
     ("processes", lambda v: type(v) is int and 1 <= v <= 64, "must be 1 to 64"),  # noqa: PLR2004
     ("metrics_port", is_port, "must be 0 to 65535"),
-    ("imports", lambda v: all(map(is_module_name, v)), "must be modules, comma separated"),
-    ("lease_seconds", lambda v: 1 <= v <= 3600, "must be 1 to 3600"),  # noqa: PLR2004 - as it says
-    ("shutdown_seconds", lambda v: 0 <= v <= 86_400, "must be 0 to 86400"),  # noqa: PLR2004
     ("metrics_host", is_host, "must be a host or address"),
     (
         "metrics_beside",
@@ -361,6 +361,9 @@ RULES: Final[tuple[tuple[str, Callable[[Any], bool], str], ...]] = (
         ),
         "must be name=host:port entries, comma separated",
     ),
+    ("imports", lambda v: all(map(is_module_name, v)), "must be modules, comma separated"),
+    ("lease_seconds", lambda v: 1 <= v <= 3600, "must be 1 to 3600"),  # noqa: PLR2004 - as it says
+    ("shutdown_seconds", lambda v: 0 <= v <= 86_400, "must be 0 to 86400"),  # noqa: PLR2004
     ("transport", lambda v: v in {"fast", "stock"}, "must be fast or stock"),
     ("task_log_level", lambda v: v in LEVELS, f"must be one of {', '.join(LEVELS)}"),
     (
@@ -377,6 +380,16 @@ RULES: Final[tuple[tuple[str, Callable[[Any], bool], str], ...]] = (
         "redis_wait_seconds",
         lambda v: 0.01 <= v <= 0.7,  # noqa: PLR2004 - as it says
         "must be 0.01 to 0.7: a request waits for the store for 0.8 s in all",
+    ),
+    (
+        "endpoint_breaker_window",
+        lambda v: 0.1 <= v <= 3600,  # noqa: PLR2004 - as it says
+        "must be 0.1 to 3600",
+    ),
+    (
+        "endpoint_breaker_open_seconds",
+        lambda v: 0.1 <= v <= 3600,  # noqa: PLR2004 - as it says
+        "must be 0.1 to 3600",
     ),
     ("file_max_bytes", is_size, "must be 1 to 1099511627776 bytes"),
     ("files_max_bytes", is_size, "must be 1 to 1099511627776 bytes"),
@@ -396,16 +409,6 @@ RULES: Final[tuple[tuple[str, Callable[[Any], bool], str], ...]] = (
         "api_key",
         lambda v: re.fullmatch(r"[!-~]{1,512}", v) is not None,
         "must be 1 to 512 visible ASCII characters without spaces",
-    ),
-    (
-        "endpoint_breaker_window",
-        lambda v: 0.1 <= v <= 3600,  # noqa: PLR2004 - as it says
-        "must be 0.1 to 3600",
-    ),
-    (
-        "endpoint_breaker_open_seconds",
-        lambda v: 0.1 <= v <= 3600,  # noqa: PLR2004 - as it says
-        "must be 0.1 to 3600",
     ),
 )
 

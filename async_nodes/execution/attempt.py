@@ -67,7 +67,6 @@ def _no_files(_tenant: str) -> None:
     """Give none: where there is no store for them."""
 
 
-def _nobody_listens(_task_id: str) -> None:
 def _unprotected(_ctx: NodeContext) -> Wrapper:
     """Run the body as it is: where there are no breakers."""
     return lambda call_next: call_next
@@ -78,6 +77,7 @@ def _unguarded(_url: str, _tenant: str) -> AbstractContextManager[object]:
     return nullcontext()
 
 
+def _nobody_listens(_task_id: str) -> None:
     """Do nothing: where no node is cleaned up after."""
 
 
@@ -95,9 +95,9 @@ class Executor:
         blobs, files: what the nodes of a tenant keep, by the tenant.
         log_level: what a body logs so severely goes to its task's own log.
         expect_end: told of a task that is about to be ended here and will be cleaned up after.
-
         protect: wraps the body of a node that declares a breaker, a fallback or a hedge.
         calls: gives the breaker of an endpoint.
+
     """
 
     store: Tasks
@@ -110,9 +110,9 @@ class Executor:
     files: Callable[[str], Files | None] = _no_files
     log_level: int = logging.INFO
     expect_end: Callable[[str], None] = _nobody_listens
-
     protect: Callable[[NodeContext], Wrapper] = _unprotected
     calls: Callable[[str, str], AbstractContextManager[object]] = _unguarded
+
 
 def run_attempt(
     executor: Executor,
@@ -205,13 +205,13 @@ def _perform(
                 return executor.host.run_async(job.spec, ctx, inputs)
             return invoke(job.spec, ctx, inputs)
 
+    run = body if job.spec.protection is None else executor.protect(ctx)(body)
     try:
         with executor.host.limit(seconds), scope(job.scope):
             value = executor.middleware(run)(claim, job)
             report.flush()
         return endings.succeeded(value, report.side)
     except TaskCancelled:
-    run = body if job.spec.protection is None else executor.protect(ctx)(body)
         return endings.cancelled(report.side)
     except AttemptTimeout:
         return endings.timed_out(seconds, report.side, late=late)
@@ -289,5 +289,5 @@ def _context(executor: Executor, claim: Claim, job: Job, report: Report) -> Node
         on_log=report.log,
         log_level=executor.log_level,
         hide=job.hide,
-    )
         calls=executor.calls,
+    )
