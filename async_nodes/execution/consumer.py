@@ -1,13 +1,20 @@
-"""Celery's consumer with shorter pauses and quieter words while the broker is away."""
+"""Celery's consumer with shorter pauses and quieter words while the broker is away.
+
+A message that nobody can read ends it no more: whoever can write into a list could otherwise end
+every worker that kombu brings messages to.
+"""
 
 from __future__ import annotations
 
 import functools
+import logging
 import warnings
 from typing import Any
 
 from celery.exceptions import CPendingDeprecationWarning
 from celery.worker.consumer import Consumer as CelerysConsumer
+
+_log = logging.getLogger(__name__)
 
 PAUSE_STEP, PAUSE_MOST = 1.0, 3.0
 """Seconds between two tries to reach the broker; Celery's pauses grow to 30."""
@@ -29,6 +36,10 @@ class Consumer(CelerysConsumer):
 
     def ensure_connected(self, conn: Any) -> Any:
         """Wait until the broker answers."""
+        # Private to kombu: a contract test holds it to the version that is installed.
+        channel = conn.transport.Channel
+        if hasattr(channel, "_brpop_read") and not hasattr(channel, "drops_the_unreadable"):
+            conn.transport.Channel = _readable(channel)
         conn.ensure_connection = functools.partial(
             conn.ensure_connection,
             interval_start=PAUSE_STEP,
@@ -43,6 +54,28 @@ class Consumer(CelerysConsumer):
             # Of a default that we have set: leases decide about tasks, not the connection.
             warnings.simplefilter("ignore", CPendingDeprecationWarning)
             super().on_connection_error_after_connected(exc)
+
+
+@functools.cache
+def _readable(channel: type[Any]) -> type[Any]:
+    """Return kombu's channel, but for messages that cannot be read: they are dropped."""
+
+    class Readable(channel):
+        drops_the_unreadable = True
+
+        def _brpop_read(self, **options: Any) -> Any:
+            try:
+                return super()._brpop_read(**options)
+            except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+                _log.warning(
+                    "A message that cannot be read is dropped: %s: %s",
+                    type(error).__name__,
+                    error,
+                    extra={"action": "message_unreadable"},
+                )
+                return True
+
+    return Readable
 
 
 def _drain(drain_events: Any, timeout: float | None = None, **kwargs: Any) -> Any:

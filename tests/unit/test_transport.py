@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+import inspect
+import json
 import logging
 import re
 from pathlib import Path
 
 import pytest
 
+from async_nodes.execution.consumer import _readable
 from async_nodes.execution.transport import KNOWN, transport
 
 
@@ -39,3 +42,35 @@ def test_what_is_known_is_what_is_required() -> None:
     assert found is not None
     first, second, third, fourth = map(int, found.groups())
     assert ((first, second), (third, fourth)) == KNOWN
+
+
+def test_kombu_reads_messages_where_we_look_after_it() -> None:
+    """Both of its channels, also under Sentinel; another kombu would read them elsewhere."""
+    from kombu.transport.redis import Channel, SentinelChannel
+
+    assert issubclass(SentinelChannel, Channel)
+    source = inspect.getsource(Channel._brpop_read)
+    assert "_deliver(loads(bytes_to_str(item)), dest)" in source
+    assert "finally:\n            self._in_poll = None" in source
+
+
+@pytest.mark.parametrize(
+    "item", [b"{", b"\x80\x04", b"7", b"{}", b'{"headers":7,"properties":[]}', b"[" * 9000]
+)
+def test_a_message_that_cannot_be_read_ends_nothing(item: bytes) -> None:
+    """It is dropped with a line in the log; an outage is still one."""
+    fates: list[Exception] = []
+
+    class Kombus:
+        def _brpop_read(self) -> None:
+            raise fates[0]
+
+    channel = _readable(Kombus)()
+    try:
+        json.loads(item)["properties"]["delivery_info"]
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        fates.append(error)
+    assert channel._brpop_read() is True
+    fates[0] = ConnectionResetError()
+    with pytest.raises(ConnectionResetError):
+        channel._brpop_read()
