@@ -42,7 +42,7 @@ _log = logging.getLogger(__name__)
 WAIT: Final = 0.3
 """Seconds that a command waits for a connection to be free."""
 
-TIMEOUT: Final = 0.5
+TIMEOUT: Final = 0.45
 """Seconds that a command takes in all when it names no other, that wait included."""
 
 LATE: Final = 3.0

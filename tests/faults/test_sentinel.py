@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import signal
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -105,3 +107,40 @@ def test_streams_and_cancels_follow(stack: Stack) -> None:
         assert stack.client.cancel(task_id).status in {200, 202}
         last = [event.json["state"] for event in feed if event.type == "done"]
     assert last == ["Cancelled"]
+
+
+@pytest.fixture
+def waiting(tmp_path: Path) -> Iterator[Stack]:
+    """Run a web process whose submits wait for a replica."""
+    environ = {"ASYNC_NODES_REDIS_WAIT_REPLICAS": "1"}
+    started = Stack(tmp_path, server=SentinelServer(), io=0, cpu=0, environ=environ)
+    try:
+        started.start()
+        yield started
+    finally:
+        started.stop()
+
+
+def test_a_submit_that_no_replica_has(waiting: Stack) -> None:
+    """It is 503 with the id of a task that may exist; the same request finds out which it was."""
+    server = waiting.server
+    assert isinstance(server, SentinelServer)
+    client, headers = waiting.client, {"Idempotency-Key": "once"}
+    assert client.post("echo", {"text": "replicated"}).status == 202
+    replica = server.group.other(server.group.primary())
+    assert replica.process is not None
+    replica.process.send_signal(signal.SIGSTOP)
+    try:
+        began = time.monotonic()
+        reply = client.post("echo", {"text": "here"}, headers=headers)
+        took = time.monotonic() - began
+    finally:
+        replica.process.send_signal(signal.SIGCONT)
+    assert (reply.status, reply.json["code"]) == (503, "outcome_unknown"), reply.body
+    assert took < SLOWEST
+    task_id = reply.json["task_id"]
+    waiting.until(
+        lambda: client.post("echo", {"text": "here"}, headers=headers).status in {200, 202}, "no"
+    )
+    again = client.post("echo", {"text": "here"}, headers=headers)
+    assert again.json["task_id"] == task_id

@@ -173,7 +173,7 @@ def measure(fault: str, guard: Guard, binary: str) -> Cost:
                 known = _known(connect, list(submits.accepted))
         finally:
             group.stop()
-    return _cost(fault, guard, submits, moment, known)
+    return cost_of(fault, guard, submits, moment, known)
 
 
 def _break(fault: str, group: SentinelGroup, submits: Submits) -> None:
@@ -240,7 +240,8 @@ def _known(connect: Callable[[], Client], task_ids: Sequence[str]) -> set[str]:
     return known
 
 
-def _cost(fault: str, guard: Guard, submits: Submits, moment: float, known: set[str]) -> Cost:
+def cost_of(fault: str, guard: Guard, submits: Submits, moment: float, known: set[str]) -> Cost:
+    """Return what the answers come to, once it is known which tasks have a record."""
     codes = [code for _, _, code in submits.answers if code]
     later = [at for task_id, at in submits.accepted.items() if at > moment and task_id in known]
     # What was under way at the fault may still be answered: the outage is the longest gap.
