@@ -23,6 +23,7 @@ from async_nodes.settings import Settings
 from async_nodes.storage.blobs import Blobs
 from async_nodes.storage.breakers import SharedBreakers
 from async_nodes.storage.ends import Ends
+from async_nodes.telemetry import breaker_metrics
 
 if TYPE_CHECKING:
     from async_nodes.execution.attempt import Host
@@ -52,6 +53,7 @@ def executor_for(settings: Settings, store: RedisStore, host: Host) -> Executor:
         else None
     )
     board = Board(SharedBreakers(store), host.aside, endpoint=endpoint)
+    breaker_metrics.show(board.conditions)
     breaking = Breaking(board, nodes, host)
     return Executor(
         store=store,

@@ -9,36 +9,21 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final
 
-from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
 from async_nodes.core.breaker import Condition, State
-from async_nodes.telemetry.tallies import Counts
-from async_nodes.telemetry.work_metrics import REGISTRY
+from async_nodes.telemetry.registry import REGISTRY, counts, family
+
+__all__ = ["REGISTRY", "BreakerCollector", "fallbacks", "hedges", "refused", "show", "transitions"]
 
 LEVELS: Final[Mapping[State, int]] = {State.CLOSED: 0, State.HALF_OPEN: 1, State.OPEN: 2}
 """The states as numbers: the higher, the less gets through."""
 
-transitions: Final = Counts(
-    "async_nodes_breaker_transitions_total",
-    "Changes of a breaker's state that this process noticed, by the state it went to.",
-    ("breaker", "state"),
-)
-refused: Final = Counts(
-    "async_nodes_breaker_refused_total",
-    "Calls that a breaker did not let through.",
-    ("breaker",),
-)
-fallbacks: Final = Counts(
-    "async_nodes_breaker_fallbacks_total",
-    "Attempts that were answered by something else, by what it was.",
-    ("node", "kind"),
-)
-hedges: Final = Counts(
-    "async_nodes_hedges_total",
-    "Second calls beside one that was slow, by which of the two answered.",
-    ("node", "winner"),
-)
+transitions: Final = counts("async_nodes_breaker_transitions_total")
+refused: Final = counts("async_nodes_breaker_refused_total")
+fallbacks: Final = counts("async_nodes_breaker_fallbacks_total")
+hedges: Final = counts("async_nodes_hedges_total")
 
 
 class BreakerCollector(Collector):
@@ -62,36 +47,44 @@ class BreakerCollector(Collector):
             known = dict(self._conditions())
         except Exception:  # noqa: BLE001 - a scrape tells what it can
             return
-        state = GaugeMetricFamily(
-            "async_nodes_breaker_state", "0 closed, 1 half-open, 2 open.", labels=["breaker"]
+        figures = {name: one.figures for name, one in known.items()}
+        yield family(
+            "async_nodes_breaker_state", [((n,), LEVELS[one.state]) for n, one in known.items()]
         )
-        degraded = GaugeMetricFamily(
+        yield family(
             "async_nodes_breaker_degraded",
-            "1 while a node is in the degraded mode that it declares.",
-            labels=["breaker", "mode"],
+            [((name, one.mode), 1) for name, one in known.items() if one.mode],
         )
-        bound = GaugeMetricFamily(
+        bounds = [(name, "rate", one.rate_limit) for name, one in figures.items()]
+        bounds += [(name, "p95", one.p95_limit) for name, one in figures.items()]
+        yield family(
             "async_nodes_breaker_threshold",
-            "Bounds of a breaker: rate in calls per second, p95 in seconds.",
-            labels=["breaker", "of"],
+            [((name, of), limit) for name, of, limit in bounds if limit is not None],
         )
-        found = GaugeMetricFamily(
+        yield family(
             "async_nodes_breaker_measured",
-            "What the last judged window had: rate, p95 in seconds, failure_rate.",
-            labels=["breaker", "of"],
+            [
+                ((name, of), getattr(one, of))
+                for name, one in figures.items()
+                for of in ("rate", "p95", "failure_rate")
+            ],
         )
-        for name, condition in sorted(known.items()):
-            figures = condition.figures
-            state.add_metric([name], LEVELS[condition.state])
-            if condition.mode:
-                degraded.add_metric([name, condition.mode], 1)
-            for of, limit in (("rate", figures.rate_limit), ("p95", figures.p95_limit)):
-                if limit is not None:
-                    bound.add_metric([name, of], limit)
-            for of in ("rate", "p95", "failure_rate"):
-                found.add_metric([name, of], getattr(figures, of))
-        yield from (state, degraded, bound, found)
 
 
-for _each in (transitions, refused, fallbacks, hedges):
-    REGISTRY.register(_each)
+_sources: Final[list[Callable[[], Mapping[str, Condition]]]] = []
+
+
+def _here() -> Mapping[str, Condition]:
+    return _sources[0]()
+
+
+def show(conditions: Callable[[], Mapping[str, Condition]]) -> None:
+    """Show the breakers of this process, in place of those shown before.
+
+    Args:
+        conditions: returns them by name.
+
+    """
+    if not _sources:
+        REGISTRY.register(BreakerCollector(_here))
+    _sources[:] = [conditions]

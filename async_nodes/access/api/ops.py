@@ -22,9 +22,11 @@ from async_nodes.core.priority import KINDS
 from async_nodes.nodes import NodeSpec, Registry
 from async_nodes.nodes.registry import UnknownNodeError
 from async_nodes.settings import Settings
+from async_nodes.storage.breakers import SharedBreakers
 from async_nodes.storage.found import found
 from async_nodes.telemetry import metrics
 from async_nodes.telemetry.beside import Beside, Labelled
+from async_nodes.telemetry.breaker_metrics import BreakerCollector
 
 JSON: Final = "application/json"
 PAGE_POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'"
@@ -159,9 +161,10 @@ def metrics_page(settings: Settings, provider: Provider, accept: str | None) -> 
             return 0
 
     store = metrics.StoreCollector(ask=lambda: found(provider().store), subscribers=subscribers)
+    breakers = BreakerCollector(lambda: SharedBreakers(provider().store).all())
     if not settings.metrics_beside:
-        return metrics.page(accept, metrics.REGISTRY, store)
-    own = Labelled("web", metrics.Together(metrics.REGISTRY, store))
+        return metrics.page(accept, metrics.REGISTRY, store, breakers)
+    own = Labelled("web", metrics.Together(metrics.REGISTRY, store, breakers))
     return metrics.page(accept, own, Beside(settings.metrics_beside))
 
 
