@@ -226,10 +226,13 @@ def size_of(row: tuple[object, ...]) -> int:
     """
     size = 0
     for part in row:
-        if isinstance(part, bytes | str):
-            size += len(part)
-        elif isinstance(part, int | float):
+        kind = type(part)
+        if kind is bytes or kind is str:
+            size += len(part)  # type: ignore[arg-type]
+        elif kind is int or isinstance(part, int | float):
             size += 8
+        elif isinstance(part, bytes | str):
+            size += len(part)
         else:
             message = f"a row cannot hold {part!r}"
             raise TypeError(message)
