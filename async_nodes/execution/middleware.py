@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
-from async_nodes.telemetry.work_metrics import observe_attempt
+from async_nodes.telemetry.work_metrics import active, of_node
 
 if TYPE_CHECKING:
     from async_nodes.core.ports import Claim
@@ -62,9 +62,15 @@ def measured(call_next: Middleware) -> Middleware:
     """Count running bodies and observe how long they and their waiting took."""
 
     def run(claim: Claim, job: Job) -> Any:
-        waited = max(claim.started_ms - claim.queued_ms, 0) / 1000
-        with observe_attempt(job.spec.name, waited):
+        tally = of_node(job.spec.name)
+        tally.waited.observe(max(claim.started_ms - claim.queued_ms, 0) / 1000)
+        active.now += 1
+        started = time.monotonic()
+        try:
             return call_next(claim, job)
+        finally:
+            active.now -= 1
+            tally.runtime.observe(time.monotonic() - started)
 
     return run
 

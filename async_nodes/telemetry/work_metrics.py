@@ -7,11 +7,11 @@ what the library wants is made when somebody reads the metrics.
 from __future__ import annotations
 
 import json
-import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
+from async_nodes.core.ports import NULL
 from async_nodes.core.states import EventType
 from async_nodes.telemetry.registry import REGISTRY, Read, counts, histograms, level
 from async_nodes.telemetry.tallies import Count, Durations
@@ -19,7 +19,7 @@ from async_nodes.telemetry.tallies import Count, Durations
 if TYPE_CHECKING:
     from async_nodes.core.ports import Claim, Ending
 
-__all__ = ["REGISTRY", "NodeTally", "observe_attempt", "of_node", "schedules"]
+__all__ = ["REGISTRY", "NodeTally", "active", "of_node", "schedules"]
 
 _runtime: Final = histograms("celery_task_runtime")
 _waited: Final = histograms("async_nodes_task_queue_wait_seconds")
@@ -30,7 +30,7 @@ _retries: Final = counts("async_nodes_task_retries_total")
 _tokens: Final = counts("async_nodes_tokens_total")
 _token_rate: Final = histograms("async_nodes_tokens_per_second")
 _usage: Final = counts("async_nodes_usage_total")
-_active: Final = level("celery_active_tasks")
+active: Final = level("celery_active_tasks")
 
 OUTCOMES: Final[Mapping[EventType, str]] = {
     EventType.COMPLETE: "succeeded",
@@ -53,7 +53,7 @@ MOST_UNITS: Final = 100
 """Names of usage that are told apart; a body may make them up."""
 
 _units: Final[set[str]] = set()
-_NULL: Final = b"null"
+_COMPLETE: Final = EventType.COMPLETE
 _SAMPLED: Final = "01"
 
 
@@ -65,14 +65,23 @@ class NodeTally:
 
     """
 
-    __slots__ = ("_end_to_end", "_first_chunk", "_node", "_outcomes", "runtime", "waited")
+    __slots__ = (
+        "_end_to_end",
+        "_first_chunk",
+        "_node",
+        "_outcomes",
+        "_succeeded",
+        "runtime",
+        "waited",
+    )
 
     def __init__(self, node: str) -> None:
         self._node = node
         self.runtime = _runtime(node)
         self.waited = _waited(node)
-        self._end_to_end: Durations | None = None
+        self._end_to_end = _end_to_end(node)
         self._first_chunk: Durations | None = None
+        self._succeeded = _attempts(node, "succeeded")
         self._outcomes: dict[str, Count] = {}
 
     def ended(self, ending: Ending, claim: Claim, seconds: float, traceparent: str) -> None:
@@ -85,17 +94,18 @@ class NodeTally:
             traceparent: the task's trace (W3C); one that is sampled is kept as an exemplar.
 
         """
-        outcome = OUTCOMES.get(ending.event, "failed")
-        self.count(outcome)
-        if ending.usage != _NULL:
+        if ending.usage is not NULL:
             self._used(ending.usage, seconds)
-        if outcome in _NOT_THE_END:
-            return
+        if ending.event is _COMPLETE:  # nearly all of them
+            self._succeeded.total += 1
+        else:
+            outcome = OUTCOMES.get(ending.event, "failed")
+            self.count(outcome)
+            if outcome in _NOT_THE_END:
+                return
         whole = (claim.started_ms - claim.created_ms) / 1000 + seconds
-        if self._end_to_end is None:
-            self._end_to_end = _end_to_end(self._node)
         self._end_to_end.observe(whole)
-        if traceparent.endswith(_SAMPLED):
+        if traceparent and traceparent.endswith(_SAMPLED):
             trace_id = traceparent.split("-")[1]
             self._end_to_end.remember(whole, trace_id)
             self.runtime.remember(seconds, trace_id)
@@ -116,7 +126,7 @@ class NodeTally:
         self._first_chunk.observe(seconds)
 
     def _used(self, usage: bytes, seconds: float) -> None:
-        found: dict[str, Any] = json.loads(usage)
+        found: dict[str, Any] = json.loads(usage) or {}
         tokens_out = 0
         for unit, number in found.items():
             if unit not in _units and len(_units) < MOST_UNITS:
@@ -138,34 +148,9 @@ def of_node(name: str) -> NodeTally:
     return _nodes.get(name) or _nodes.setdefault(name, NodeTally(name))
 
 
-class observe_attempt:  # noqa: N801 - reads as the statement it is
-    """Count a body as running inside the block and observe how long it took.
-
-    Args:
-        node: the node's name.
-        waited_seconds: how long its task had waited to be claimed.
-
-    """
-
-    __slots__ = ("_runtime", "_started")
-
-    def __init__(self, node: str, waited_seconds: float) -> None:
-        tally = of_node(node)
-        self._runtime = tally.runtime
-        tally.waited.observe(waited_seconds)
-
-    def __enter__(self) -> None:
-        _active.now += 1
-        self._started = time.monotonic()
-
-    def __exit__(self, *_: object) -> None:
-        _active.now -= 1
-        self._runtime.observe(time.monotonic() - self._started)
-
-
 def active_is(read: Callable[[], int]) -> None:
     """Let something else tell how many bodies run: a parent knows it of its children."""
-    _active.read = read
+    active.read = read
 
 
 # -- the keeper's --------------------------------------------------------------------------------
