@@ -362,7 +362,7 @@ _TABLE: tuple[tuple[str, int, bool, str, str, str, str], ...] = (
         True,
         "Calls are not made for now: they were failing",
         "熔断器已打开,暂不调用",
-        "It is tried again by itself after Retry-After seconds; GET /v1/breakers shows the figures.",
+        "It is tried again by itself after Retry-After seconds; see GET /v1/breakers for why.",
         "Retry-After 秒后会自动试探恢复;GET /v1/breakers 可查看依据。",
     ),
     (
