@@ -1,7 +1,7 @@
 """How pybreaker carries a breaker of ours: the state by name, listeners, and the trial's calls.
 
 What opens and closes it is decided in `core.breaker` and stored by `storage.breakers`; see
-docs/decisions/0007-what-pybreaker-does.md for what of pybreaker is used and what is not.
+docs/decisions/0008-what-pybreaker-does.md for what of pybreaker is used and what is not.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from benchmarks import _chart, _figures, _plots, _processes, kill, life
+from benchmarks import _chart, _figures, _plots, _processes, breaker, kill, life
 from benchmarks._environments import NotInstalledError, python_of
 from benchmarks._libraries import LIBRARIES
 from benchmarks._load import live, parse, read, submit
@@ -458,4 +458,35 @@ def test_an_unknown_benchmark_is_named() -> None:
     )
 
     assert done.returncode == 2
-    assert "'lief'; there are: batch, first-token, " in done.stderr
+    assert "'lief'; there are: batch, breaker, " in done.stderr
+
+
+# -- the breaker's gate ----------------------------------------------------------------------------
+
+
+def test_the_breakers_gate_tells_which_promise_was_broken() -> None:
+    """The P99, the windows until it opened, and the way back."""
+    options = breaker.options_of(["--window", "2", "--open-seconds", "10", "--slow", "24"])
+    watched = breaker.Watched()
+    for at, state in [(0.1, "closed"), (2.6, "open"), (12.0, "half-open"), (25.6, "closed")]:
+        watched.see(at, state)
+    quick, slow = ({breaker.NODES[0]: {"p99_ms": ms}} for ms in (160.0, 800.0))
+
+    assert all(breaker.judge(options, quick, watched).values())
+    assert breaker.judge(options, slow, breaker.Watched()) == {
+        "p99": False, "opened": False, "recovered": False,
+    }  # fmt: skip
+
+
+def test_what_came_before_the_breaker_could_open_is_left_out() -> None:
+    """Three windows; and the other node's answers."""
+    node, other = breaker.NODES
+    found = [
+        {"node": name, "at": at, "seconds": at, "state": "Succeeded", "fallback": at > 7}
+        for name in (node, other)
+        for at in (1.0, 7.0, 8.0)
+    ]
+
+    summary = breaker.summary(found, node, after=6.0)
+
+    assert (summary["answers"], summary["most_ms"], summary["fallback"]) == (2, 8_000.0, 1)
