@@ -88,10 +88,12 @@ ASYNC_NODES_ENDPOINT_BREAKER_WINDOW = 10.0  # seconds over which its failures ar
 ASYNC_NODES_ENDPOINT_BREAKER_OPEN_SECONDS = 30.0  # how long its calls are refused
 ASYNC_NODES_KEY_PREFIX = "an"
 ASYNC_NODES_METRICS_PORT = None  # None: /metrics of the web process only
+ASYNC_NODES_TRACE_SAMPLE = None  # None: no spans; else the share of requests that begin a trace
 ASYNC_NODES_METRICS_HOST = "127.0.0.1"  # where that port listens
 ASYNC_NODES_METRICS_BESIDE = ()  # name=host:port of processes that the web process shows too
 ASYNC_NODES_API_KEY = None  # a key that may do everything; without any key: loopback only
 ASYNC_NODES_API_KEY_FILE = None  # a file that holds the key, instead of the key itself
+ASYNC_NODES_MAX_STREAMS = 5_000  # event streams of one key, open in one web process
 ASYNC_NODES_API_KEYS = False  # True: the keys of `async-nodes keys`, with tenants and scopes
 
 apply_environment(globals())

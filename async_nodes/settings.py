@@ -82,6 +82,7 @@ OUR_TYPES: Final[Mapping[str, type]] = {
     "ASYNC_NODES_LEASE_SECONDS": float,
     "ASYNC_NODES_METRICS_BESIDE": tuple,
     "ASYNC_NODES_METRICS_HOST": str,
+    "ASYNC_NODES_MAX_STREAMS": int,
     "ASYNC_NODES_METRICS_PORT": int,
     "ASYNC_NODES_PORT": int,
     "ASYNC_NODES_PROCESSES": int,
@@ -95,6 +96,7 @@ OUR_TYPES: Final[Mapping[str, type]] = {
     "ASYNC_NODES_TASK_LOG_LEVEL": str,
     "ASYNC_NODES_TLS_CERT": str,
     "ASYNC_NODES_TLS_KEY": str,
+    "ASYNC_NODES_TRACE_SAMPLE": float,
     "ASYNC_NODES_TRANSPORT": str,
     "ASYNC_NODES_WRITE_SCHEMA": int,
 }
@@ -183,9 +185,12 @@ class Settings:
         metrics_port: where workers serve ``/metrics``, and the first of several web processes;
             None for nowhere.
         metrics_host: where those ports listen.
+        trace_sample: the share of requests without a trace of their own that are traced, 0 to 1;
+            None for no spans at all.
         metrics_beside: ``name=host:port`` of processes whose metrics the web process shows too.
         api_key: a key that may do everything, or None.
         api_keys: whether the keys of ``async-nodes keys`` count. With neither: loopback only.
+        max_streams: event streams of one key that may be open in one web process.
         soft_time_limit, time_limit: seconds, defaults of a node (``CELERY_TASK_*_TIME_LIMIT``).
         celery: Celery's settings by Celery's own names (``broker_url``, …), read-only.
 
@@ -217,8 +222,10 @@ class Settings:
     metrics_port: int | None = None
     metrics_host: str = "127.0.0.1"
     metrics_beside: tuple[str, ...] = ()
+    trace_sample: float | None = None
     api_key: str | None = field(default=None, repr=False)
     api_keys: bool = False
+    max_streams: int = 5_000
     soft_time_limit: float = 300.0
     time_limit: float = 330.0
     celery: Mapping[str, Any] = field(
@@ -354,6 +361,7 @@ RULES: Final[tuple[tuple[str, Callable[[Any], bool], str], ...]] = (
     ("processes", lambda v: type(v) is int and 1 <= v <= 64, "must be 1 to 64"),  # noqa: PLR2004
     ("metrics_port", is_port, "must be 0 to 65535"),
     ("metrics_host", is_host, "must be a host or address"),
+    ("trace_sample", lambda v: 0 <= v <= 1, "must be 0 to 1"),
     (
         "metrics_beside",
         lambda v: all(
@@ -390,6 +398,11 @@ RULES: Final[tuple[tuple[str, Callable[[Any], bool], str], ...]] = (
         "endpoint_breaker_open_seconds",
         lambda v: 0.1 <= v <= 3600,  # noqa: PLR2004 - as it says
         "must be 0.1 to 3600",
+    ),
+    (
+        "max_streams",
+        lambda v: type(v) is int and 1 <= v <= 1_000_000,  # noqa: PLR2004 - as it says
+        "must be 1 to 1000000",
     ),
     ("file_max_bytes", is_size, "must be 1 to 1099511627776 bytes"),
     ("files_max_bytes", is_size, "must be 1 to 1099511627776 bytes"),

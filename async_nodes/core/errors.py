@@ -311,6 +311,15 @@ _TABLE: tuple[tuple[str, int, bool, str, str, str, str], ...] = (
         "请重新读取,并在 If-Match 中带上新的 ETag 再提交。",
     ),
     (
+        "too_many_streams",
+        429,
+        True,
+        "Too many event streams are open",
+        "打开的事件流过多",
+        "Close some, or read the record by polling; ASYNC_NODES_MAX_STREAMS is the bound.",
+        "请关闭一些事件流,或改用轮询读取;上限由 ASYNC_NODES_MAX_STREAMS 设定。",
+    ),
+    (
         "queue_full",
         429,
         True,
