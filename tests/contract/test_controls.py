@@ -160,13 +160,13 @@ def test_held_tasks_that_end_leave_the_line(
 ) -> None:
     """Cancelled, deleted, past their deadline: they are not counted and not released."""
     controls.put(scope, Mode.PAUSE)
-    deadline = store.now_ms() + 40
+    deadline = store.now_ms() + 400
     late = submit(store, deadline_ms=deadline)
     cancelled, kept = hold(store, 2)
     assert controls.held([scope]) == [3]
     assert store.cancel(cancelled, tenant="default").verdict == "cancelled"
     assert store.delete(cancelled, tenant="default").verdict == "deleted"
-    time.sleep(0.05)
+    time.sleep(0.45)
     assert store.fire_timers().ended == (late,)
     assert (store.read(late).state, store.read(late).why) == (NodeState.FAILED, Reason.DEADLINE)
 

@@ -120,7 +120,8 @@ for pass = 1, 2 do
     while wanted > 0 and popped < 2 * most + 20 do
       local messages = redis.call('RPOP', QUEUE[list], wanted) or {}
       popped = popped + #messages
-      drained[position] = #messages < wanted
+      -- A list that is empty stays so, unless a gate puts into it what had to wait before it.
+      drained[position] = #messages == 0 or LIMIT == 0 and #messages < wanted
       local before = count()
       for _, message in ipairs(messages) do take(message, list) end
       wanted = drained[position] and 0 or wanted - (count() - before)
