@@ -21,7 +21,7 @@ from async_nodes.core.errors import AsyncNodesError, AttemptTimeout, TaskCancell
 from async_nodes.core.retry import RetryPolicy
 from async_nodes.core.states import EventType
 from async_nodes.egress.client import Client
-from async_nodes.execution import endings
+from async_nodes.execution import endings, refusals
 from async_nodes.execution.forks import one_process
 from async_nodes.execution.job import Job, job_of
 from async_nodes.execution.report import Later, Report
@@ -226,7 +226,8 @@ def _perform(
         if not isinstance(error, AsyncNodesError):
             # The record has one line of it; who looks for the mistake wants the place.
             ctx.log.exception("The node raised", exc_info=_from_the_body(error, job.spec))
-        return _failed(error, claim, job.policy, report.side, ctx.hide)
+        counted = refusals.without(claim, error, job.policy, read=executor.store.read)
+        return _failed(error, counted, job.policy, report.side, ctx.hide)
 
 
 def _from_the_body(

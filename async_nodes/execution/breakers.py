@@ -44,8 +44,8 @@ FLUSH_EVERY: Final = 0.5
 ASK_EVERY: Final = 0.05
 """Seconds after which a process asks again for a trial that another one has."""
 
-BUSY_RETRY: Final = 1.0
-"""Seconds after which a call may come back that half-open does not let through."""
+BUSY_RETRY: Final = 0.1
+"""Share of its opening after which a call may come back that half-open does not let through."""
 
 FORCED_RETRY: Final = 30.0
 """The same for a breaker that is forced open."""
@@ -192,7 +192,7 @@ class Guarded:
         if self.condition.state is State.OPEN and now < self._opens_at:
             raise self._refusal(self._opens_at - now, _WORDS[self.condition.cause])
         if self._asking or self.token or now < self._ask_at:
-            raise self._refusal(BUSY_RETRY, "it is half-open, and another call is its trial")
+            raise self._busy()
         self._asking = True
         try:
             return self._ask()
@@ -216,7 +216,7 @@ class Guarded:
                 raise self._refusal(wait, _WORDS[self.condition.cause])
             if trial.grant is Grant.BUSY:
                 self._ask_at = time.monotonic() + ASK_EVERY
-                raise self._refusal(BUSY_RETRY, "it is half-open, and another call is its trial")
+                raise self._busy()
             if self.condition.state is not State.HALF_OPEN:
                 self._change(rules.half_opened(self.condition, now_ms=trial.now_ms))
         except BreakerOpen:
@@ -262,6 +262,12 @@ class Guarded:
         return rules.tried(
             self.breaker, known, passed=passed, now_ms=board.now_ms(), draw=board.draw()
         )
+
+    def _busy(self) -> BreakerOpen:
+        # In half-open many come back at once, and one of them is let through.
+        seconds = max(self.breaker.open_seconds * BUSY_RETRY, 0.1)
+        why = "it is half-open, and another call is its trial"
+        return self._refusal(seconds * (1 + self._board.draw()), why)
 
     def _refusal(self, seconds: float, why: str) -> BreakerOpen:
         self._refused.inc()

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import logging
 import os
 from typing import TYPE_CHECKING, Any
 
-from async_nodes import RetryableError, RetryPolicy, TerminalError, node
+from async_nodes import Breaker, Hedge, RetryableError, RetryPolicy, TerminalError, node
 from async_nodes.core.context import current
 
 if TYPE_CHECKING:
@@ -285,3 +286,40 @@ def indiscreet(ctx: NodeContext, password: str) -> None:
 def indiscreet_cpu(ctx: NodeContext, password: str) -> None:
     """Do the same in the CPU pool."""
     indiscreet(ctx, password=password)
+
+
+@node("probe.hedged", hedge=Hedge(after=0.3, most=1.0))
+def hedged(ctx: NodeContext, path: str) -> str:
+    """Take half a minute at the first call, and no time at the second one beside it."""
+    try:
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL))
+    except FileExistsError:
+        return "second"
+    try:
+        _pause(30)
+    finally:
+        append(path, "the first call was stopped")
+    return "first"
+
+
+_FRAGILE = Breaker(window=2.0, open_seconds=1.0, failures=4)
+
+
+@node("probe.fragile", breaker=_FRAGILE, fallback={"answer": "none"})
+def fragile(ctx: NodeContext, fail: bool) -> str:  # noqa: FBT001 - inputs come by name
+    """Fail on request."""
+    if fail:
+        raise TimeoutError("failed on request")
+    return "fine"
+
+
+@node("probe.fragile_cpu", kind="cpu", breaker=_FRAGILE)
+def fragile_cpu(ctx: NodeContext, fail: bool) -> str:  # noqa: FBT001 - inputs come by name
+    """Do the same in the CPU pool."""
+    return fragile(ctx, fail)
+
+
+@node("probe.warn")
+def warn() -> None:
+    """Let a library say something."""
+    logging.getLogger("a.library").warning("a library's word")
