@@ -160,7 +160,6 @@ class Guarded:
         self._slices: dict[int, Counts] = {}
         self._said = State.CLOSED
         self._said_mode = ""
-        self._refused = breaker_metrics.refused(name)
         self.circuit = circuit(name, lambda: str(self.condition.state), *board.listeners)
 
     def __call__(self) -> Call:
@@ -270,7 +269,7 @@ class Guarded:
         return self._refusal(seconds * (1 + self._board.draw()), why)
 
     def _refusal(self, seconds: float, why: str) -> BreakerOpen:
-        self._refused.inc()
+        breaker_metrics.refused(self.name).inc()
         # Those that are refused now are not to come back all at once.
         return BreakerOpen(self.name, seconds + self._board.draw() * min(seconds / 10, 3), why=why)
 

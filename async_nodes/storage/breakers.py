@@ -25,6 +25,9 @@ KEPT_SLICES: Final = 2 * SLICES
 KEPT_DAYS: Final = 7
 """How long a breaker is remembered that nobody uses."""
 
+MOST_KEPT: Final = 2_000
+"""Breakers beyond which a new one is kept only once it is not closed: hosts can be many."""
+
 TRIAL_SECONDS: Final = 5.0
 """How long a trial's silence is believed; the process that makes it says that it goes on."""
 
@@ -118,7 +121,7 @@ class SharedBreakers:
 
         """
         text = encoded(wanted)
-        raw = self._store.run("breaker_set", name, expected, text, token, KEPT_DAYS)
+        raw = self._store.run("breaker_set", name, expected, text, token, KEPT_DAYS, MOST_KEPT)
         return None if raw == b"ok" else decoded(raw)
 
     def take(self, name: str, token: str) -> Trial:

@@ -401,6 +401,19 @@ def test_a_breaker_nobody_uses_is_forgotten(start: Callable[[], Process]) -> Non
     assert sorted(shared.all()) == ["node:kept", "node:new"]
 
 
+def test_many_hosts_take_little_room(
+    start: Callable[[], Process], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Beyond some thousand only those are kept that are not closed."""
+    monkeypatch.setattr("async_nodes.storage.breakers.MOST_KEPT", 2)
+    shared = start().shared
+    shut = Condition(version=1, state=State.OPEN)
+    for number, condition in enumerate((PRISTINE, PRISTINE, PRISTINE, shut)):
+        assert shared.change(f"endpoint:{number}:443", 0, replace(condition, version=1)) is None
+
+    assert sorted(shared.all()) == [f"endpoint:{number}:443" for number in (0, 1, 3)]
+
+
 def test_counts_do_not_stay(start: Callable[[], Process]) -> None:
     """Those of a window ago go, and all of them once nobody calls."""
     process = start()
