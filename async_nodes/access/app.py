@@ -40,6 +40,7 @@ from async_nodes.access.lane.handover import left_in
 from async_nodes.access.services import Provider, Services
 from async_nodes.access.streams import feed
 from async_nodes.access.streams.events import Events
+from async_nodes.access.streams.turnstile import Turnstile
 from async_nodes.core.errors import AsyncNodesError
 from async_nodes.dispatch.request import MAX_REQUEST
 from async_nodes.nodes.registry import Registry, registry
@@ -51,6 +52,7 @@ from async_nodes.telemetry import metrics
 
 SLOW_SECONDS: Final = 1.0
 MAX_LOGGED_PATH: Final = 200
+STREAM: Final = "text/event-stream"
 ONLY_POST: Final = frozenset({"/v1/tasks/batch", "/v1/dead-letters/requeue"})
 """Paths that would be read as a task's for other methods."""
 
@@ -90,7 +92,8 @@ def build_app(settings: Settings, provider: Provider, *, nodes: Registry) -> Fla
     app = Flask("async_nodes", static_folder=None)
     app.url_map.strict_slashes = False
     app.url_map.merge_slashes = False
-    equip(app, Guard(settings, Keyring(provider) if settings.api_keys else None))
+    guard = Guard(settings, Keyring(provider) if settings.api_keys else None)
+    equip(app, guard, Turnstile(settings.max_streams))
     for area in areas(settings, provider, nodes):
         app.register_blueprint(area)
     return app
@@ -109,12 +112,13 @@ def areas(settings: Settings, provider: Provider, nodes: Registry) -> Iterator[B
     yield ops.blueprint(settings, provider, nodes)
 
 
-def equip(target: Flask | Blueprint, guard: Guard, *, base: str = "") -> None:
+def equip(target: Flask | Blueprint, guard: Guard, turnstile: Turnstile, *, base: str = "") -> None:
     """Put around the routes of an app, or of a part of one, what is done for every request.
 
     Args:
         target: the app, or the blueprint that is mounted into another one.
         guard: sees who sends a request.
+        turnstile: counts the streams.
         base: what our addresses begin with.
 
     """
@@ -127,7 +131,18 @@ def equip(target: Flask | Blueprint, guard: Guard, *, base: str = "") -> None:
         _begin(guard)
         return _other_method()
 
-    target.after_request(_end)
+    def count_streams(response: Response) -> Response:
+        if response.mimetype != STREAM or request.method == "HEAD":
+            return response
+        try:
+            response.call_on_close(turnstile.enter((g.tenant, g.key_id)))
+        except AsyncNodesError as error:
+            response.close()
+            return _problem(error)
+        return response
+
+    target.after_request(_end)  # the last one registered is the first one called
+    target.after_request(count_streams)
     target.register_error_handler(AsyncNodesError, _problem)
     target.register_error_handler(HTTPException, _http_problem)
     target.register_error_handler(ResponseError, _redis_problem)

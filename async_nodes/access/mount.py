@@ -23,6 +23,7 @@ from async_nodes.access.keyring import Keyring
 from async_nodes.access.services import Services
 from async_nodes.access.streams.hub import Hub
 from async_nodes.access.streams.thread_hub import ThreadHub
+from async_nodes.access.streams.turnstile import Turnstile
 from async_nodes.core.api_keys import Caller
 from async_nodes.core.errors import AsyncNodesError
 from async_nodes.dispatch.celery_factory import make_app
@@ -68,7 +69,7 @@ def blueprint(
     opening = Opening(settings, nodes, base)
     keyring = Keyring(opening) if settings.api_keys else None
     guard = HostGuard(settings) if host_decides else MountedGuard(settings, keyring)
-    equip(made, guard, base=base)
+    equip(made, guard, Turnstile(settings.max_streams), base=base)
     for area in areas(settings, opening, nodes):
         made.register_blueprint(area)
     return made

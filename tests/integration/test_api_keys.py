@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -176,3 +177,40 @@ def test_a_tenant_that_is_none_is_refused(one_server: RedisServer) -> None:
     done = command(one_server, "create", "x", "--tenant", "a:b")
     assert done.returncode == 1
     assert "a tenant is 1 to 32 of" in done.stderr
+
+
+def test_a_key_may_have_so_many_streams(one_server: RedisServer, tmp_path: Path) -> None:
+    """One more is refused with a time to come again; a place is free once a client has left."""
+    web = Web(one_server.url, tmp_path / "log", ASYNC_NODES_MAX_STREAMS="3")
+    web.start()
+    try:
+        wait_until(lambda: web.get("/readyz").json["checks"]["store"]["ok"])
+        path = f"/v1/tasks/{web.task()}/events"
+        streams = []
+        for _ in range(3):
+            streams.append(web.connect())
+            streams[-1].request("GET", path)
+            assert streams[-1].getresponse().status == 200
+        refused = web.get(path)
+        assert refused.code == "too_many_streams"
+        assert int(refused.headers["retry-after"]) >= 1
+        assert web.get("/v1/events").code == "too_many_streams"
+        assert web.ask("HEAD", path).status == 200
+        task = path.removesuffix("/events")
+        assert web.get(task).status == 200
+
+        streams.pop().close()
+        assert web.cancel(task.rpartition("/")[2]).status == 200  # what is sent finds out who left
+
+        again = f"/v1/tasks/{web.task()}/events"
+
+        def is_let_in() -> bool:
+            with closing(web.connect()) as one:
+                one.request("GET", again)
+                return one.getresponse().status == 200
+
+        wait_until(is_let_in)
+        for stream in streams:
+            stream.close()
+    finally:
+        assert web.stop() == 0, web.log
