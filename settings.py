@@ -88,6 +88,9 @@ ASYNC_NODES_ENDPOINT_BREAKER_WINDOW = 10.0  # seconds over which its failures ar
 ASYNC_NODES_ENDPOINT_BREAKER_OPEN_SECONDS = 30.0  # how long its calls are refused
 ASYNC_NODES_KEY_PREFIX = "an"
 ASYNC_NODES_METRICS_PORT = None  # None: /metrics of the web process only
+ASYNC_NODES_LOG_FORMAT = "console"  # or "json": one object a line
+ASYNC_NODES_LOG_TASKS = False  # True: a line for each change of a task's state
+ASYNC_NODES_PYROSCOPE_URL = None  # None: no profiles; else the Pyroscope server they go to
 ASYNC_NODES_TRACE_SAMPLE = None  # None: no spans; else the share of requests that begin a trace
 ASYNC_NODES_METRICS_HOST = "127.0.0.1"  # where that port listens
 ASYNC_NODES_METRICS_BESIDE = ()  # name=host:port of processes that the web process shows too

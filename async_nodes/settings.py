@@ -80,12 +80,15 @@ OUR_TYPES: Final[Mapping[str, type]] = {
     "ASYNC_NODES_IMPORTS": tuple,
     "ASYNC_NODES_KEY_PREFIX": str,
     "ASYNC_NODES_LEASE_SECONDS": float,
+    "ASYNC_NODES_LOG_FORMAT": str,
+    "ASYNC_NODES_LOG_TASKS": bool,
     "ASYNC_NODES_METRICS_BESIDE": tuple,
     "ASYNC_NODES_METRICS_HOST": str,
     "ASYNC_NODES_MAX_STREAMS": int,
     "ASYNC_NODES_METRICS_PORT": int,
     "ASYNC_NODES_PORT": int,
     "ASYNC_NODES_PROCESSES": int,
+    "ASYNC_NODES_PYROSCOPE_URL": str,
     "ASYNC_NODES_REDIS_MAX_CONNECTIONS": int,
     "ASYNC_NODES_REDIS_PASSWORD_FILE": str,
     "ASYNC_NODES_REDIS_SENTINEL_PASSWORD_FILE": str,
@@ -185,6 +188,9 @@ class Settings:
         metrics_port: where workers serve ``/metrics``, and the first of several web processes;
             None for nowhere.
         metrics_host: where those ports listen.
+        pyroscope_url: the Pyroscope server that profiles go to, None for none.
+        log_format: ``console`` for people, ``json`` for machines.
+        log_tasks: whether each change of a task's state is a line in the log.
         trace_sample: the share of requests without a trace of their own that are traced, 0 to 1;
             None for no spans at all.
         metrics_beside: ``name=host:port`` of processes whose metrics the web process shows too.
@@ -223,6 +229,9 @@ class Settings:
     metrics_host: str = "127.0.0.1"
     metrics_beside: tuple[str, ...] = ()
     trace_sample: float | None = None
+    pyroscope_url: str | None = None
+    log_format: str = "console"
+    log_tasks: bool = False
     api_key: str | None = field(default=None, repr=False)
     api_keys: bool = False
     max_streams: int = 5_000
@@ -361,6 +370,12 @@ RULES: Final[tuple[tuple[str, Callable[[Any], bool], str], ...]] = (
     ("processes", lambda v: type(v) is int and 1 <= v <= 64, "must be 1 to 64"),  # noqa: PLR2004
     ("metrics_port", is_port, "must be 0 to 65535"),
     ("metrics_host", is_host, "must be a host or address"),
+    ("log_format", lambda v: v in {"console", "json"}, "must be console or json"),
+    (
+        "pyroscope_url",
+        lambda v: re.fullmatch(r"https?://[^\s/@]+(/\S*)?", v) is not None,
+        "must be an address like http://pyroscope:4040",
+    ),
     ("trace_sample", lambda v: 0 <= v <= 1, "must be 0 to 1"),
     (
         "metrics_beside",

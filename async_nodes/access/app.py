@@ -49,6 +49,8 @@ from async_nodes.storage.commit import verdict_of
 from async_nodes.storage.redis_errors import OutcomeUnknown, StoreUnavailable
 from async_nodes.storage.redis_store import RedisStore
 from async_nodes.telemetry import metrics
+from async_nodes.telemetry.logs import UNDER_WAY
+from async_nodes.telemetry.tracing import TRACING
 
 SLOW_SECONDS: Final = 1.0
 MAX_LOGGED_PATH: Final = 200
@@ -159,6 +161,7 @@ def _begin(guard: Guard) -> None:
         g.traceparent = negotiate.traceparent(headers.get("traceparent"))
     else:  # by the fast lane, which has told the store of these names
         g.started, g.request_id, g.traceparent = begun.started, begun.request_id, begun.traceparent
+    UNDER_WAY.set({"trace_id": g.traceparent[3:35], "request_id": g.request_id})
     path = request.path.removeprefix(g.base)
     if path in OPEN_PATHS:
         return
@@ -201,6 +204,8 @@ def _end(response: Response) -> Response:
     route = rule.rule if rule is not None else "unmatched"
     seconds = perf_counter() - g.started
     metrics.request_duration(route, _method(), str(response.status_code)).observe(seconds)
+    if TRACING.spans is not None:
+        TRACING.spans.expose((route, _method()), response.status_code, g.traceparent, seconds)
     slow = seconds - g.get("waited", 0.0) > SLOW_SECONDS
     probed = (
         request.path.removeprefix(g.base) in OPEN_PATHS

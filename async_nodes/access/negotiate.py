@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from async_nodes.core.errors import AsyncNodesError
+from async_nodes.telemetry.tracing import flags_of
 
 MAX_WAIT: Final = 30.0
 MAX_KEY: Final = 255
@@ -116,8 +117,9 @@ _VERSION_0: Final = 55  # characters of a traceparent of version 00
 
 
 def new_traceparent() -> str:
-    """Return the start of a trace of our own, not sampled."""
-    return f"00-{secrets.token_hex(16)}-{secrets.token_hex(8)}-00"
+    """Return the start of a trace of our own, sampled where this process samples it."""
+    trace_id = secrets.token_hex(16)
+    return f"00-{trace_id}-{secrets.token_hex(8)}-{flags_of(trace_id)}"
 
 
 def request_id(header: str | None) -> str:

@@ -47,6 +47,7 @@ VERBS: Final[Mapping[str, tuple[str, str, str]]] = {
     "logs": ("logs", "Show what a task has logged.", "显示任务的日志。"),
     "dead": ("dead", "Look after tasks that nobody could do.", "查看和处理死信。"),
     "usage": ("usage", "Show what nodes have used.", "显示节点的用量。"),
+    "profile": ("profile", "Draw where a process spends its time.", "绘制进程耗时的火焰图。"),
     "queues": ("queues", "Show what waits in the queues.", "显示队列状况。"),
     "workers": ("workers", "Show the live workers.", "显示存活的工作进程。"),
     "breakers": ("breakers", "Show the breakers, or force one.", "显示熔断器,或强制其状态。"),

@@ -24,6 +24,9 @@ from async_nodes.core.states import NodeState
 from async_nodes.dispatch import again
 from async_nodes.dispatch.file_inputs import keep_files
 from async_nodes.dispatch.request import MAX_TIMEOUT_MS, SubmitRequest, parse, parse_item
+from async_nodes.telemetry import task_lines
+from async_nodes.telemetry.task_lines import LINES
+from async_nodes.telemetry.tracing import TRACING, Submit, given_to
 
 if TYPE_CHECKING:
     from async_nodes.core.files import Files
@@ -139,15 +142,16 @@ class Submitter:
         now_ms = int(self._clock() * 1000)
         request = parse(raw, self._registry, now_ms=now_ms)
         self._let_in(request, tenant, now_ms)
+        trace = None if TRACING.spans is None else _trace(traceparent, request)
         submission = self._composed(
             request,
             self._ids.make(now_ms),
             tenant=tenant,
             key=idempotency_key,
-            traceparent=traceparent,
+            traceparent=given_to(trace, traceparent),
             scope=current().to_headers() if scope is None else scope,
         )
-        return submitted(self._store.submit(submission))
+        return submitted(self._sent(submission, trace, request))
 
     def submit_many(
         self,
@@ -178,6 +182,8 @@ class Submitter:
         ids = iter(sorted(self._ids.make(now_ms) for _ in items))
         answers: list[Submitted | AsyncNodesError | None] = []
         asked: list[Submission] = []
+        traces: list[Submit | None] = []
+        requests: list[SubmitRequest] = []
         paused = time.perf_counter()
         for index, raw in enumerate(items):
             if time.perf_counter() - paused > _WITHOUT_PAUSE:
@@ -190,6 +196,8 @@ class Submitter:
                 answers.append(error)
                 continue
             answers.append(None)
+            traces.append(_trace(traceparent, request))
+            requests.append(request)
             key = own_key or (idempotency_key and f"{idempotency_key}/{index}")
             asked.append(
                 self._composed(
@@ -197,11 +205,18 @@ class Submitter:
                     next(ids),
                     tenant=tenant,
                     key=key,
-                    traceparent=traceparent,
+                    traceparent=given_to(traces[-1], traceparent),
                     scope=travelling,
                 )
             )
-        said = iter(self._store.submit_many(asked))
+        replies = self._store.submit_many(asked)
+        for trace, reply in zip(traces, replies, strict=True):
+            if trace is not None:
+                trace.end(getattr(reply, "task_id", ""), getattr(reply, "code", ""))
+        if LINES.on:
+            for reply, sent, request in zip(replies, asked, requests, strict=True):
+                _note(reply, sent, request)
+        said = iter(replies)
         return [_answer(next(said)) if answer is None else answer for answer in answers]
 
     def retry(
@@ -230,16 +245,33 @@ class Submitter:
         original = again.original_of(document)
         request = again.revised(original, raw, self._registry, now_ms=now_ms)
         self._let_in(request, tenant, now_ms)
+        trace = _trace(traceparent, request)
         submission = self._composed(
             request,
             self._ids.make(now_ms),
             tenant=tenant,
             key=idempotency_key,
-            traceparent=traceparent,
+            traceparent=given_to(trace, traceparent),
             scope=original.scope,
             retry_of=original.task_id,
         )
-        return submitted(self._store.submit(submission))
+        return submitted(self._sent(submission, trace, request))
+
+    def _sent(
+        self, submission: Submission, trace: Submit | None, request: SubmitRequest
+    ) -> Accepted:
+        """Send a task to the store; end its span and write its line where there is to be one."""
+        try:
+            said = self._store.submit(submission)
+        except AsyncNodesError as error:
+            if trace is not None:
+                trace.end(code=error.code)
+            raise
+        if trace is not None:
+            trace.end(said.task_id)
+        if LINES.on:
+            _note(said, submission, request)
+        return said
 
     def _let_in(self, request: SubmitRequest, tenant: str, now_ms: int) -> None:
         spec = request.spec
@@ -264,6 +296,20 @@ class Submitter:
             base=self._base,
             **more,
         )
+
+
+def _note(said: Accepted | AsyncNodesError, submission: Submission, request: SubmitRequest) -> None:
+    """Write the line of a task that is in the store since now."""
+    if isinstance(said, Accepted) and not said.replayed:
+        task_lines.accepted(said.task_id, request.spec.name, submission)
+
+
+def _trace(traceparent: str | None, request: SubmitRequest) -> Submit | None:
+    """Return the span of a submit, where it is traced."""
+    if TRACING.spans is None:
+        return None
+    spec = request.spec
+    return TRACING.spans.submit(traceparent, spec.name, list_of(spec.kind, request.priority))
 
 
 def submitted(said: Accepted) -> Submitted:

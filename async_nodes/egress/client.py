@@ -90,6 +90,7 @@ class Client:
         guard: decides which addresses may be called.
         timeout: for requests that give none; a number bounds the whole request.
         max_bytes: limit of one decoded body.
+        traceparent: the trace (W3C) that requests without one of their own carry on.
 
     """
 
@@ -99,8 +100,10 @@ class Client:
         *,
         timeout: Timeouts | float = Timeouts(),
         max_bytes: int = MAX_BYTES,
+        traceparent: str = "",
     ) -> None:
         self._guard = guard
+        self._traceparent = traceparent
         self._timeouts = _timeouts(timeout)
         self._max_bytes = max_bytes
         self._wires: set[Wire] = set()
@@ -145,6 +148,8 @@ class Client:
         """
         if self._closed:
             raise RetryableError("the client was closed", code="egress_failed")
+        if self._traceparent and not any(name.lower() == "traceparent" for name in headers or ()):
+            headers = {"traceparent": self._traceparent, **(headers or {})}
         call = _call(method, url, headers, json=json, body=body)
         timeouts = self._timeouts if timeout is None else _timeouts(timeout)
         response = self._follow(call, timeouts)

@@ -11,7 +11,7 @@ import random
 import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from greenlet import GreenletExit
@@ -29,6 +29,8 @@ from async_nodes.execution.signals import FenceLost, Released
 from async_nodes.nodes import NodeContext, NodeSpec, invoke
 from async_nodes.nodes.context import NoBlobs
 from async_nodes.nodes.files import NodeFiles, prepared
+from async_nodes.telemetry import task_lines, tracing
+from async_nodes.telemetry.logs import UNDER_WAY
 from async_nodes.telemetry.work_metrics import of_node
 
 if TYPE_CHECKING:
@@ -137,6 +139,10 @@ def run_attempt(
         ending = _failed(error, claim, RetryPolicy(), endings.Side())
         return executor.store.finish(claim.task_id, claim.fence, ending)
     begun, tally = time.monotonic(), of_node(job.spec.name)
+    UNDER_WAY.set({"trace_id": job.traceparent[3:35], "task_id": claim.task_id})
+    trace = tracing.attempt(claim, job.traceparent, job.spec.name)
+    if trace.traceparent:
+        job = replace(job, traceparent=trace.traceparent)
     host = executor.host
     report = Report(
         executor.store, claim, coalesce=job.spec.coalesce, later=host.later, aside=host.aside
@@ -153,17 +159,21 @@ def run_attempt(
             extra={"action": "fence_lost", "task_id": claim.task_id, "node": job.spec.name},
         )
         tally.count("fence_lost")
+        trace.given_up()
         return None
     finally:
         ctx.http.close()
     report.close_log()
+    trace.ran(ending, job.inputs)
     if job.spec.compensate is not None and ending.event in endings.CLEANED_UP:
         _expect_end(executor, claim)
     finished = executor.store.finish(claim.task_id, claim.fence, ending, origin=claim.origin)
+    trace.stored(finished)
     if finished.applied:
-        tally.ended(ending, claim, time.monotonic() - begun, job.traceparent)
-        if report.first_at:
-            tally.first_chunk(report.first_at - begun)
+        seconds = time.monotonic() - begun
+        task_lines.ended(claim, job, ending, finished, seconds)
+        tally.ended(ending, claim, seconds, job.traceparent)
+        tally.first_chunk(report.first_at - begun)
         executor.bus.publish(job.spec.name, ending.event, finished)
     return finished
 
@@ -281,7 +291,7 @@ def _context(executor: Executor, claim: Claim, job: Job, report: Report) -> Node
         traceparent=job.traceparent,
         deadline=claim.deadline_ms / 1000 if claim.deadline_ms else None,
         scope=job.scope,
-        http=Client(executor.guard),
+        http=Client(executor.guard, traceparent=job.traceparent),
         files=NodeFiles(executor.files(claim.tenant), seconds=claim.timeout_ms / 1000),
         blobs=executor.blobs(claim.tenant),
         on_progress=report.progress,

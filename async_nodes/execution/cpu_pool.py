@@ -30,6 +30,7 @@ from async_nodes.execution.plain_host import CANCEL_SIGNAL, PlainHost
 from async_nodes.execution.process import new_fence, plain_executor
 from async_nodes.telemetry import work_metrics
 from async_nodes.telemetry.children import Pipe, Reporter
+from async_nodes.telemetry.logs import UNDER_WAY
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -81,6 +82,7 @@ class Child:
             )
             if isinstance(answer, Claim):
                 ended = ended_by(run_attempt(executor, answer))
+                UNDER_WAY.set(None)
                 if self._reporter is not None:
                     self._reporter.soon()
                 host.leave_if_asked()

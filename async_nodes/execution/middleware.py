@@ -6,19 +6,19 @@ the `bus`.
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable, Sequence
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
+from async_nodes.telemetry import task_lines
+from async_nodes.telemetry.profiling import PROFILING
+from async_nodes.telemetry.task_lines import LINES
 from async_nodes.telemetry.work_metrics import active, of_node
 
 if TYPE_CHECKING:
     from async_nodes.core.ports import Claim
     from async_nodes.execution.job import Job
-
-_log = logging.getLogger(__name__)
 
 Middleware = Callable[["Claim", "Job"], Any]
 Wrapper = Callable[[Middleware], Middleware]
@@ -29,31 +29,13 @@ def compose(wrappers: Sequence[Wrapper]) -> Wrapper:
     return lambda innermost: reduce(lambda inner, wrap: wrap(inner), reversed(wrappers), innermost)
 
 
-def logged(call_next: Middleware) -> Middleware:
-    """Log one line when a body ends."""
+def noted(call_next: Middleware) -> Middleware:
+    """Log one line when a body starts, where that is wanted."""
 
     def run(claim: Claim, job: Job) -> Any:
-        if not _log.isEnabledFor(logging.INFO):
-            return call_next(claim, job)
-        started = time.monotonic()
-        outcome = "returned"
-        try:
-            return call_next(claim, job)
-        except BaseException as error:
-            outcome = type(error).__name__
-            raise
-        finally:
-            _log.info(
-                "A node ended",
-                extra={
-                    "action": "node_ended",
-                    "task_id": claim.task_id,
-                    "node": job.spec.name,
-                    "attempt": claim.attempt,
-                    "outcome": outcome,
-                    "seconds": round(time.monotonic() - started, 6),
-                },
-            )
+        if LINES.on:
+            task_lines.started(claim, job.spec.name, job.traceparent)
+        return call_next(claim, job)
 
     return run
 
@@ -75,4 +57,17 @@ def measured(call_next: Middleware) -> Middleware:
     return run
 
 
-STANDARD: Wrapper = compose((measured, logged))
+def profiled(call_next: Middleware) -> Middleware:
+    """Label the stacks of a body for whoever looks at profiles."""
+
+    def run(claim: Claim, job: Job) -> Any:
+        profiler = PROFILING.profiler
+        if profiler is None:
+            return call_next(claim, job)
+        with profiler.labelled(job.spec.name, claim.task_id, job.traceparent):
+            return call_next(claim, job)
+
+    return run
+
+
+STANDARD: Wrapper = compose((measured, noted))

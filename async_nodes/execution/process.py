@@ -17,13 +17,14 @@ from async_nodes.execution.breakers import Board
 from async_nodes.execution.breaking import Breaking
 from async_nodes.execution.bus import BUS
 from async_nodes.execution.files import WorkerFiles
-from async_nodes.execution.middleware import STANDARD
+from async_nodes.execution.middleware import STANDARD, compose, profiled
 from async_nodes.nodes.registry import registry
 from async_nodes.settings import Settings
 from async_nodes.storage.blobs import Blobs
 from async_nodes.storage.breakers import SharedBreakers
 from async_nodes.storage.ends import Ends
-from async_nodes.telemetry import breaker_metrics
+from async_nodes.telemetry import breaker_metrics, profiling, tracing
+from async_nodes.telemetry.profiling import PROFILING
 
 if TYPE_CHECKING:
     from async_nodes.execution.attempt import Host
@@ -60,7 +61,7 @@ def executor_for(settings: Settings, store: RedisStore, host: Host) -> Executor:
         registry=nodes,
         host=host,
         guard=Guard(frozenset(settings.egress_allow)),
-        middleware=STANDARD,
+        middleware=STANDARD if PROFILING.profiler is None else compose((STANDARD, profiled)),
         bus=BUS,
         files=WorkerFiles(settings, store),
         blobs=lambda tenant: Blobs(store, tenant),
@@ -74,5 +75,7 @@ def executor_for(settings: Settings, store: RedisStore, host: Host) -> Executor:
 def plain_executor(title: str, host: PlainHost) -> tuple[Executor, Callable[[], None]]:
     """Return the executor of a process that runs one body at a time, and how to close it."""
     settings = Settings.load()
+    tracing.start(settings.trace_sample, "worker-cpu")
+    profiling.start(settings.pyroscope_url, "worker-cpu")
     store = open_blocking(settings, make_app(settings), title=f"async-nodes:{title}")
     return executor_for(settings, store, host), store.close

@@ -36,7 +36,13 @@ from async_nodes.execution.transport import transport
 from async_nodes.nodes.registry import registry
 from async_nodes.storage.ends import Ends
 from async_nodes.storage.keys import Keys
-from async_nodes.telemetry import page_server, process_metrics, work_metrics
+from async_nodes.telemetry import (
+    page_server,
+    process_metrics,
+    profiling,
+    tracing,
+    work_metrics,
+)
 from async_nodes.telemetry.children import Pipe
 
 if TYPE_CHECKING:
@@ -225,6 +231,8 @@ class Installation:
             self._worker.cancels.stop()
             self._worker.pool.wait_drained(self._settings.shutdown_seconds + DRAIN_GRACE)
             self._worker.keeper.stop()
+        tracing.stop()
+        profiling.stop()
 
     def _title(self, title: str) -> None:
         if not self._mounted:
@@ -259,6 +267,8 @@ class Installation:
         leave_greenlets_behind()
 
         settings = self._settings
+        tracing.start(settings.trace_sample, "worker-io")
+        profiling.start(settings.pyroscope_url, "worker-io")
         store = open_shared(
             settings, self._app, worker=True, title=f"async-nodes:{self._worker_id}"
         )

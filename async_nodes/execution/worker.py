@@ -20,7 +20,7 @@ from async_nodes.nodes.registry import registry
 from async_nodes.settings import CELERY, refuse_unknown_celery_names
 from async_nodes.storage import celery_backend
 from async_nodes.storage.keys import Keys
-from async_nodes.telemetry import logs
+from async_nodes.telemetry import logs, task_lines
 
 if TYPE_CHECKING:
     from celery import Celery
@@ -78,9 +78,11 @@ def main(
     # Of a default that we have set: leases decide about tasks, not the broker's connection.
     warnings.filterwarnings("ignore", category=CPendingDeprecationWarning)
     set_title(f"async-nodes worker {kind}")
+    level, as_json = logging.getLevelName(log_level), settings.log_format == "json"
     signals.setup_logging.connect(
-        lambda **_: logs.configure(level=logging.getLevelName(log_level)), weak=False
+        lambda **_: logs.configure(level=level, as_json=as_json), weak=False
     )
+    task_lines.start(wanted=settings.log_tasks or level <= logging.INFO)
     app = make_worker_app(settings)
     keys = Keys(settings.key_prefix)
     slots = concurrency or default_concurrency(kind)

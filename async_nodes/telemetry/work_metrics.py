@@ -15,6 +15,7 @@ from async_nodes.core.ports import NULL
 from async_nodes.core.states import EventType
 from async_nodes.telemetry.registry import REGISTRY, Read, counts, histograms, level
 from async_nodes.telemetry.tallies import Count, Durations
+from async_nodes.telemetry.tracing import is_sampled
 
 if TYPE_CHECKING:
     from async_nodes.core.ports import Claim, Ending
@@ -54,7 +55,6 @@ MOST_UNITS: Final = 100
 
 _units: Final[set[str]] = set()
 _COMPLETE: Final = EventType.COMPLETE
-_SAMPLED: Final = "01"
 
 
 class NodeTally:
@@ -105,7 +105,7 @@ class NodeTally:
                 return
         whole = (claim.started_ms - claim.created_ms) / 1000 + seconds
         self._end_to_end.observe(whole)
-        if traceparent and traceparent.endswith(_SAMPLED):
+        if traceparent and is_sampled(traceparent):
             trace_id = traceparent.split("-")[1]
             self._end_to_end.remember(whole, trace_id)
             self.runtime.remember(seconds, trace_id)
@@ -120,7 +120,9 @@ class NodeTally:
             _retries(self._node).inc()
 
     def first_chunk(self, seconds: float) -> None:
-        """Observe how long after its start an attempt had its first chunk."""
+        """Observe how long after its start an attempt had its first chunk, below 0 for none."""
+        if seconds < 0:
+            return
         if self._first_chunk is None:
             self._first_chunk = _first_chunk(self._node)
         self._first_chunk.observe(seconds)

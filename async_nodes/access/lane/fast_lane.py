@@ -28,6 +28,7 @@ from async_nodes.settings import Settings
 from async_nodes.storage.redis_errors import StoreUnavailable
 from async_nodes.telemetry import metrics
 from async_nodes.telemetry.tallies import Counts
+from async_nodes.telemetry.tracing import TRACING
 
 _TASK: Final = b"GET /v1/tasks/"
 _TASKS: Final = b"POST /v1/tasks HTTP/1.1\r\n"
@@ -113,7 +114,8 @@ class _Request:
         self._started = perf_counter()
         made = os.urandom(32).hex()
         self._request_id = head.request_id or made[:16]
-        self._traceparent = head.traceparent or f"00-{made[16:48]}-{made[48:]}-00"
+        flags = "01" if made[16:24] < TRACING.bound else "00"
+        self._traceparent = head.traceparent or f"00-{made[16:48]}-{made[48:]}-{flags}"
 
     def read(self, services: Services, task_id: str) -> Answer | Handover | None:
         """Show a record, or that it is still the one the client has."""
@@ -175,6 +177,8 @@ class _Request:
         seconds = perf_counter() - self._started
         counter(outcome).inc()
         metrics.request_duration(*route, status).observe(seconds)
+        if TRACING.spans is not None:
+            TRACING.spans.expose(route, int(status), self._traceparent, seconds)
         if seconds > SLOW_SECONDS:
             names = (self._request_id, self._traceparent)
             note(route[1], path, int(status), seconds, slow=True, names=names)

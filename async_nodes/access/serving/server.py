@@ -47,7 +47,7 @@ from async_nodes.settings import Settings
 from async_nodes.storage.redis_connection import PipelinedConnection
 from async_nodes.storage.redis_errors import StoreUnavailable
 from async_nodes.storage.redis_store import RedisStore
-from async_nodes.telemetry import logs, process_metrics
+from async_nodes.telemetry import logs, process_metrics, profiling, task_lines, tracing
 
 TITLE: Final = "async-nodes web"
 CLIENT_NAME: Final = "async-nodes-web"
@@ -95,7 +95,8 @@ def serve(
         raise AsyncNodesError("unpatched", "the web process needs gevent.monkey.patch_all() first")
     refuse_open_door(settings)
     allow_descriptors(MAX_CONNECTIONS + SPARE_DESCRIPTORS)
-    logs.configure()
+    logs.configure(as_json=settings.log_format == "json")
+    task_lines.start(wanted=settings.log_tasks)
     disable_created_metrics()  # type: ignore[no-untyped-call] # the library's own omission
     nodes = registry(settings.imports)
     tls = ServerTls.of(settings, ticket_key=_ticket_key(inherited))
@@ -106,6 +107,8 @@ def serve(
     signals = Signals(
         reload=None if tls is None else lambda: _reload(tls), one_of_many=inherited is not None
     )
+    tracing.start(settings.trace_sample, "web")
+    profiling.start(settings.pyroscope_url, "web")
     collector.rest()
     process_metrics.watch_collector()
     gevent.spawn(process_metrics.watch_loop, gevent.sleep)
@@ -122,6 +125,8 @@ def serve(
     if signals.retiring.is_set():
         retire(server, signals.stopping)
     stop(server, opening, seconds=settings.shutdown_seconds)
+    tracing.stop()
+    profiling.stop()
     if opening.error is not None:
         raise opening.error
     return 0

@@ -82,7 +82,7 @@ def keep(settings: Settings, argv: Sequence[str]) -> int:
 
     """
     refuse_open_door(settings)
-    logs.configure()
+    logs.configure(as_json=settings.log_format == "json")
     tls = ServerTls.of(settings)
     bound = listening.bind_many(settings.host, settings.port, settings.processes or 1)
     setproctitle(TITLE)
