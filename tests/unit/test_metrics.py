@@ -334,6 +334,7 @@ def test_a_full_pipe_holds_up_no_work(pipe: handed.Pipe) -> None:
     assert ["async_nodes_attempts_total", ["late", "succeeded"], 2] in lines
 
 
+@pytest.mark.native
 def test_half_a_line_is_passed_over(pipe: handed.Pipe) -> None:
     """A child killed while it wrote, or one of another release, harms nobody."""
     writing, reading = os.dup(pipe.write_end), os.dup(pipe.read_end)
