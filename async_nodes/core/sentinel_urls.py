@@ -22,7 +22,7 @@ from async_nodes.core.setting_values import FALSE, TRUE, invalid_setting
 
 SCHEME: Final = "sentinel://"
 PORT: Final = 26379
-ASK_SECONDS: Final = 0.5
+ASK_SECONDS: Final = 1.0
 """What one Sentinel may take to answer before the next is asked."""
 
 _HOST: Final = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^\[\]:;/?#@\s]+)(?::([0-9]{1,5}))?")

@@ -24,6 +24,10 @@ Ask = Callable[[str, str], "Reply"]
 _DOWN: Final = frozenset({"s_down", "o_down", "disconnected"})
 
 
+_knew: dict[str, str] = {}
+"""The Sentinel that last named a primary, by the address it is part of."""
+
+
 class Sentinels:
     """Name the server that is the primary now.
 
@@ -39,18 +43,19 @@ class Sentinels:
     def __init__(self, address: SentinelAddress, ask: Ask) -> None:
         self.address = address
         self.service_name = address.name
-        self._urls = address.sentinel_urls()
+        self._key = address.url
         self._ask = ask
 
     def get_master_address(self) -> tuple[str, int]:
-        """Return host and port; the Sentinel that knew them is asked first the next time.
+        """Return host and port; from now on everybody asks the Sentinel that knew them first.
 
         Raises:
             ConnectionError: none of them knows a primary that lives.
 
         """
         refusals: list[str] = []
-        for url in list(self._urls):
+        known = _knew.get(self._key)
+        for url in sorted(self.address.sentinel_urls(), key=lambda one: one != known):
             place = url.rpartition("@")[2].removeprefix("redis://").removeprefix("rediss://")
             place = place.partition("/")[0]
             try:
@@ -60,8 +65,7 @@ class Sentinels:
                 continue
             why_not = _why_not(facts, self.address.others)
             if why_not is None:
-                self._urls.remove(url)
-                self._urls.insert(0, url)
+                _knew[self._key] = url
                 return facts["ip"], int(facts["port"])
             refusals.append(f"{place}: {why_not}")
         message = f"no Sentinel names a primary for {self.address.name!r} ({'; '.join(refusals)})"
