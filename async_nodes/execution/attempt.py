@@ -79,6 +79,11 @@ def _unguarded(_url: str, _tenant: str) -> AbstractContextManager[object]:
     return nullcontext()
 
 
+def _unhedged(_name: str, call: Callable[[bool], Any], _after: float | None) -> Any:
+    """Make the one call: where no two can be made at once."""
+    return call(False)
+
+
 def _nobody_listens(_task_id: str) -> None:
     """Do nothing: where no node is cleaned up after."""
 
@@ -99,6 +104,7 @@ class Executor:
         expect_end: told of a task that is about to be ended here and will be cleaned up after.
         protect: wraps the body of a node that declares a breaker, a fallback or a hedge.
         calls: gives the breaker of an endpoint.
+        hedge: makes a call, and a second one beside it if that is slow.
 
     """
 
@@ -114,6 +120,7 @@ class Executor:
     expect_end: Callable[[str], None] = _nobody_listens
     protect: Callable[[NodeContext], Wrapper] = _unprotected
     calls: Callable[[str, str], AbstractContextManager[object]] = _unguarded
+    hedge: Callable[[str, Callable[[bool], Any], float | None], Any] = _unhedged
 
 
 def run_attempt(
@@ -301,4 +308,5 @@ def _context(executor: Executor, claim: Claim, job: Job, report: Report) -> Node
         log_level=executor.log_level,
         hide=job.hide,
         calls=executor.calls,
+        hedge=executor.hedge,
     )

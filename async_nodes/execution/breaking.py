@@ -20,11 +20,11 @@ from async_nodes.core.errors import AsyncNodesError
 from async_nodes.core.strict_json import dumps
 from async_nodes.execution.breakers import BreakerOpen, is_failure
 from async_nodes.execution.hedging import Hedging
-from async_nodes.nodes.protection import NO_FALLBACK, LastGood, OtherNode
+from async_nodes.nodes.protection import NO_FALLBACK, Hedge, LastGood, OtherNode
 from async_nodes.telemetry import breaker_metrics
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from async_nodes.core.ports import Claim
     from async_nodes.execution.breakers import Board
@@ -110,7 +110,19 @@ class Breaking:
         hedging = self._hedging.get(name)
         if hedging is None:
             hedging = self._hedging.setdefault(name, Hedging(name, protection.hedge))
-        return hedging.run(lambda: call_next(claim, job), self._host)
+        return hedging.run(lambda _second: call_next(claim, job), self._host)
+
+    def hedge(self, name: str, call: Callable[[bool], Any], after: float | None) -> Any:
+        """Make a call, and a second one beside it if it is slow; see `NodeContext.hedge`."""
+        if not hasattr(self._host, "race"):
+            return call(False)
+        slot = f"endpoint:{address_of(name)}"
+        hedging = self._hedging.get(slot)
+        if hedging is None:
+            if len(self._hedging) > MOST_REMEMBERED:
+                self._hedging.clear()
+            hedging = self._hedging.setdefault(slot, Hedging(slot, Hedge()))
+        return hedging.run(call, self._host, after=after)
 
     # -- in place of the body ------------------------------------------------------------------
 

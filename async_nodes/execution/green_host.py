@@ -34,12 +34,17 @@ class GreenHost:
     aside = later
 
     def race(
-        self, call: Callable[[], Any], after: float, second: Callable[[], bool]
+        self, call: Callable[[bool], Any], after: float, second: Callable[[], bool]
     ) -> tuple[Any, bool]:
         """Make a call, and after so many seconds a second one beside it, if that may be.
 
         The first answer wins and the other call is stopped; an error is waited past while the
-        other call goes on.
+        other call goes on. What the other call had brought by then is closed, if it can be.
+
+        Args:
+            call: told whether it is the second one.
+            after: seconds.
+            second: tells whether there may be one.
 
         Returns:
             The answer, and whether it is the second call's.
@@ -49,7 +54,7 @@ class GreenHost:
 
         def run(is_second: bool) -> None:  # noqa: FBT001
             try:
-                ended.put((is_second, call(), None))
+                ended.put((is_second, call(is_second), None))
             except GreenletExit:
                 raise
             except BaseException as error:  # noqa: BLE001 - it is raised where the answer is wanted
@@ -72,6 +77,10 @@ class GreenHost:
             return value, is_second
         finally:
             gevent.killall(racers, block=False)
+            while not ended.empty():
+                close = getattr(ended.get()[1], "close", None)
+                if close is not None:
+                    close()
 
     def run_async(self, spec: NodeSpec, ctx: NodeContext, inputs: dict[str, Any]) -> Any:
         """Run an ``async def`` body; this greenlet waits and passes its reports on."""

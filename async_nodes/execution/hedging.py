@@ -23,7 +23,7 @@ class Racing(Protocol):
     """A host that can run two calls at once; see `GreenHost.race`."""
 
     def race(
-        self, call: Callable[[], Any], after: float, second: Callable[[], bool]
+        self, call: Callable[[bool], Any], after: float, second: Callable[[], bool]
     ) -> tuple[Any, bool]:
         """Return the first answer, and whether it is the second call's."""
 
@@ -43,13 +43,20 @@ class Hedging:
         self._older, self._newer = Counts(), Counts()
         self.calls = self.extra = 0
 
-    def run(self, call: Callable[[], Any], host: Racing) -> Any:
-        """Make a call, and a second one if it is slow and that is within bounds."""
+    def run(self, call: Callable[[bool], Any], host: Racing, *, after: float | None = None) -> Any:
+        """Make a call, and a second one if it is slow and that is within bounds.
+
+        Args:
+            call: told whether it is the second one.
+            host: lets the two race.
+            after: seconds in place of the declared ones.
+
+        """
         self.calls += 1
-        after = self.after()
+        after = after or self.after()
         started = time.monotonic()
         if after is None:
-            value = call()
+            value = call(False)
         else:
             value, by_second = host.race(call, after, self._may)
             if by_second:

@@ -69,6 +69,7 @@ def executor_for(settings: Settings, store: RedisStore, host: Host) -> Executor:
         expect_end=Ends(store, settings.lease_seconds).expect,
         protect=breaking.protect,
         calls=breaking.calls,
+        hedge=breaking.hedge,
     )
 
 

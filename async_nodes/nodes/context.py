@@ -95,6 +95,11 @@ def _unguarded(_url: str, _tenant: str) -> AbstractContextManager[object]:
     return nullcontext()
 
 
+def _unhedged(_name: str, call: Callable[[bool], Any], _after: float | None) -> Any:
+    """Make the one call: where no two can be made at once."""
+    return call(False)
+
+
 def _closed_network() -> Client:
     # Imported here: whoever only declares nodes has no use for an HTTP client.
     from async_nodes.egress.client import Client
@@ -138,6 +143,8 @@ class NodeContext:
         hide: takes the secrets out of what is logged.
         degraded: name of the mode that the node declares and is in, "" for none.
         calls: gives the breaker of an endpoint, by its URL, for a tenant.
+        hedge: makes a call, and a second one beside it if that is slow: given what is called, the
+            call, which is told whether it is the second, and after how many seconds (None: P95).
 
     """
 
@@ -161,6 +168,7 @@ class NodeContext:
     hide: Callable[[str], str] = str
     degraded: str = ""
     calls: Callable[[str, str], AbstractContextManager[object]] = _unguarded
+    hedge: Callable[[str, Callable[[bool], Any], float | None], Any] = _unhedged
     _cancelled: bool = False
     _used: set[str] = field(default_factory=set)
 

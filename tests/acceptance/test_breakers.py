@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import threading
 import time
 from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -94,6 +97,53 @@ def test_a_node_recovers_by_itself(stack: Stack, node: str) -> None:
     else:
         assert {one["error"]["code"] for one in refused} == {"breaker_open"}
     assert (after["output"], after["usage"]) == ("fine", None)
+
+
+class Sluggish(BaseHTTPRequestHandler):
+    """A model that does not answer the first request, and notes when its client has gone."""
+
+    asked: ClassVar[list[str]] = []
+    gone = threading.Event()
+
+    def do_POST(self) -> None:
+        """Answer the second request."""
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self.asked.append(self.headers["Idempotency-Key"])
+        if len(self.asked) == 1:
+            self.connection.settimeout(30)
+            if not self.connection.recv(1):
+                self.gone.set()
+            return
+        message = {"role": "assistant", "content": "second"}
+        body = json.dumps({"choices": [{"message": message, "finish_reason": "stop"}]}).encode()
+        self.send_response(200)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the library's name
+        """Say nothing."""
+
+
+def test_a_slow_model_is_asked_a_second_time(new_stack: Any) -> None:
+    """Beside the first request, under a key of its own; the first request is given up."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), Sluggish) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        port = server.server_address[1]
+        allowed = {"ASYNC_NODES_EGRESS_ALLOW": f"127.0.0.1:{port}"}
+        stack: Stack = new_stack(io=1, cpu=0, environ=allowed)
+        inputs = {
+            "model": "any", "messages": [{"role": "user", "content": "hello"}], "hedge_ms": 300,
+            "base_url": f"http://127.0.0.1:{port}/v1", "stream": False, "timeout_ms": 25_000,
+        }  # fmt: skip
+        record = stack.wait(stack.submit("llm.chat", inputs, retry_policy=ONCE))
+        is_gone = Sluggish.gone.wait(10)
+        server.shutdown()
+
+    assert (record["state"], record["output"], is_gone) == ("Succeeded", "second", True)
+    first, second = Sluggish.asked
+    assert second == f"{first}-2"
 
 
 def test_a_slow_call_is_overtaken_by_a_second_one(stack: Stack, tmp_path: Path) -> None:

@@ -271,10 +271,10 @@ class Track:
     """A host whose first calls are slow, so that each second one is asked for."""
 
     def race(
-        self, call: Callable[[], Any], after: float, second: Callable[[], bool]
+        self, call: Callable[[bool], Any], after: float, second: Callable[[], bool]
     ) -> tuple[Any, bool]:
         """Ask for the second call at once."""
-        return call(), second()
+        return call(False), second()
 
 
 def test_a_tenth_of_the_calls_is_hedged_at_most() -> None:
@@ -282,7 +282,7 @@ def test_a_tenth_of_the_calls_is_hedged_at_most() -> None:
     hedging = Hedging("ask", Hedge(after=0.1))
 
     for _ in range(100):
-        hedging.run(lambda: None, Track())
+        hedging.run(lambda _second: None, Track())
 
     assert hedging.extra == 10
 
