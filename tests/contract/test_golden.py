@@ -99,7 +99,7 @@ def test_a_cancelled_record(store: RealStore, *, running: bool) -> None:
 def test_the_events_of_a_life(redis_server: RedisServer, store: RealStore) -> None:
     """What is published on a task's channel: position, type and JSON of every event."""
     with redis_server.client() as client, client.pubsub(ignore_subscribe_messages=True) as heard:
-        heard.psubscribe(KEYS.channel(ID))  # nobody could know the id of one task so early
+        heard.subscribe(KEYS.channel(ID))
         heard.get_message(timeout=1)
         submit(store)
         claim = store.start(ID)

@@ -4,11 +4,12 @@
 -- the last two its text. Writes what submit writes. Verdicts: the time of creation | 0, which
 -- means that nothing was written and the row is one for submit.
 local moment, text = struct.pack('<dd', now, now), iso(now)
-local messages, waiting, indexed, accepted, verdicts = {}, {}, {}, {}, {}
+local messages, waiting, indexed, verdicts = {}, {}, {}, {}
+local accepted, channels = {}, {'NUMSUB'}
 
-local function tell()
+local function tell(ids)
   --@prelude@
-  for _, id in ipairs(accepted) do emit_state(read(id)) end
+  for _, id in ipairs(ids) do emit_state(read(id)) end
 end
 
 local function append(lines, name, command, key, ...)
@@ -33,7 +34,7 @@ for position = 1, #ARGV, 9 do
     append(messages, at, 'LPUSH', QUEUE[at], message(at, id, '1', now_text, timeout))
     append(waiting, at, 'ZADD', B .. 'q:' .. LISTS[at], now_text, id)
     append(indexed, tenant, 'ZADD', B .. 'x:' .. tenant, now_text, id)
-    accepted[#accepted + 1] = id
+    accepted[#accepted + 1], channels[#channels + 1] = id, B .. 's:' .. id
     verdict = now
   end
   verdicts[#verdicts + 1] = verdict or 0
@@ -41,6 +42,6 @@ end
 for _, lines in ipairs({messages, waiting, indexed}) do
   for _, line in pairs(lines) do redis.call(unpack(line)) end
 end
--- Nobody can follow a task by an id that was not given out yet; many at once can be followed.
-if #accepted > 0 and (watched_by_pattern() or redis.call('EXISTS', B .. 'feed') == 1) then tell() end
+local watched = #accepted > 0 and followed(accepted, channels)
+if watched then tell(watched) end
 return verdicts
