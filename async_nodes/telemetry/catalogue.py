@@ -175,9 +175,9 @@ _ROWS: Final = (
     ),
     Described(
         "async_nodes_polls_total", COUNTER, WEB, ("outcome",),
-        "Requests to read a task: ok (200), not_modified (304), not_found (404), gone (410),"
-        " waited, events, or another error's code.",
-        "读取任务的请求:ok(200)、not_modified(304)、not_found(404)、gone(410)、waited、events"
+        "Requests to read a task: ok (200), not_modified (304), task_not_found (404), task_gone"
+        " (410), waited, events, or another error's code.",
+        "读取任务的请求:ok(200)、not_modified(304)、task_not_found(404)、task_gone(410)、waited、events"
         " 或其他错误码。",
     ),
     Described(

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from async_nodes.core.states import NodeState
-from async_nodes.telemetry.work_metrics import OUTCOMES
+from async_nodes.telemetry.outcomes import OUTCOMES
 
 if TYPE_CHECKING:
     from async_nodes.core.ports import Claim, Ending, Finished, Submission

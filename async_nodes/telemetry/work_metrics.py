@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from async_nodes.core.ports import NULL
 from async_nodes.core.states import EventType
+from async_nodes.telemetry.outcomes import OUTCOMES
 from async_nodes.telemetry.registry import REGISTRY, Read, counts, histograms, level
 from async_nodes.telemetry.tallies import Count, Durations
 from async_nodes.telemetry.tracing import is_sampled
@@ -32,16 +33,6 @@ _tokens: Final = counts("async_nodes_tokens_total")
 _token_rate: Final = histograms("async_nodes_tokens_per_second")
 _usage: Final = counts("async_nodes_usage_total")
 active: Final = level("celery_active_tasks")
-
-OUTCOMES: Final[Mapping[EventType, str]] = {
-    EventType.COMPLETE: "succeeded",
-    EventType.ERROR: "failed",
-    EventType.TIMEOUT: "timed_out",
-    EventType.CANCEL: "cancelled",
-    EventType.RETRY: "retried",
-    EventType.RELEASE: "released",
-}
-"""What an attempt's end is called; the last two do not end the task."""
 
 _NOT_THE_END: Final = frozenset({"retried", "released", "fence_lost"})
 _DIRECTIONS: Final[Mapping[str, str]] = {
