@@ -270,6 +270,9 @@ class Guarded:
 
     def _refusal(self, seconds: float, why: str) -> BreakerOpen:
         breaker_metrics.refused(self.name).inc()
+        # Whoever only refuses goes on looking, or would never hear that somebody has closed it.
+        self.used_at = time.monotonic()
+        self._board.wake()
         # Those that are refused now are not to come back all at once.
         return BreakerOpen(self.name, seconds + self._board.draw() * min(seconds / 10, 3), why=why)
 

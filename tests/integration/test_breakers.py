@@ -303,6 +303,26 @@ def test_a_forced_breaker_is_so_everywhere(start: Callable[[], Process]) -> None
     assert process.guarded().condition.forced == ""
 
 
+def test_who_only_refuses_goes_on_looking(start: Callable[[], Process]) -> None:
+    """Also long after the last call that was let through."""
+    process, admin = start(), start()
+    name = f"node:{NODE}"
+    assert admin.shared.change(name, 0, forced(PRISTINE, "open", now_ms=1)) is None
+    process.guarded()
+    process.board.flush()
+    process.guarded().used_at -= 3_600
+    silent = process.board.flush()
+    refused = not works(process)
+
+    known = admin.shared.one(name)
+    assert known is not None
+    assert admin.shared.change(name, known.version, forced(known, "auto", now_ms=2)) is None
+
+    assert (silent, refused) == (False, True)
+    assert process.board.flush()
+    assert works(process)
+
+
 # -- without the store -----------------------------------------------------------------------------
 
 
