@@ -426,6 +426,7 @@ class Board:
         self._later = later
         self._endpoint = endpoint
         self._ahead_ms = 0.0
+        self._turns = 0
         self._named: dict[str, Guarded] = {}
         self._endpoints: OrderedDict[str, Guarded] = OrderedDict()
 
@@ -480,7 +481,9 @@ class Board:
 
     def _turn(self) -> None:
         try:
-            active = self.flush()
+            self._turns += 1
+            # What works well is looked at once a second, the rest twice.
+            active = self.flush(urgent=bool(self._turns % 2))
         except Exception:  # noqa: BLE001 - whatever it is, breakers must go on
             _log.exception("Breakers cannot be judged", extra={"action": "breaker_broken"})
             active = True
@@ -488,11 +491,18 @@ class Board:
         if active:
             self.wake()
 
-    def flush(self) -> bool:
-        """Send what was counted and take what is known; tell whether there is more to come."""
+    def flush(self, *, urgent: bool = False) -> bool:
+        """Send what was counted and take what is known; tell whether there is more to come.
+
+        Args:
+            urgent: only of breakers that have failures or are not closed.
+
+        """
         now = time.monotonic()
         rows: list[tuple[Guarded, Counts]] = []
         for one in [*self._named.values(), *self._endpoints.values()]:
+            if urgent and one.passable and not one.counts.failures:
+                continue
             counts, one.counts = one.counts, Counts()
             if counts.calls or one.token:
                 one.used_at = now
@@ -500,7 +510,7 @@ class Board:
             if now - one.used_at <= 3 * one.breaker.window + 2 * FLUSH_EVERY:
                 rows.append((one, counts))
         if not rows:
-            return False
+            return urgent  # the others have their turn next
         if not self._flushed(rows):
             for one, counts in rows:
                 one.judge_alone(counts)

@@ -152,6 +152,19 @@ def test_a_windows_figures_are_kept_for_people(start: Callable[[], Process]) -> 
     assert (known.figures.calls, known.figures.failures, known.figures.rate) == (6, 6, 3.0)
 
 
+def test_what_works_is_looked_at_half_as_often(start: Callable[[], Process]) -> None:
+    """Its counts wait for the next look; failures do not."""
+    process = start()
+    process.board.flush()
+    good, bad = process.guarded(node="good"), process.guarded()
+    with good():
+        pass
+    process.fail(1)
+
+    assert process.board.flush(urgent=True)
+    assert (good.counts.calls, bad.counts.calls) == (1, 0)
+
+
 # -- half-open -------------------------------------------------------------------------------------
 
 
