@@ -31,6 +31,7 @@ SAMPLES = {
 TASK = re.compile("t_01JZ8Q4T5M7W9X2Y3Z6A8B0C1D")
 FILE = re.compile("f_01JZ8Q4T5M7W9X2Y3Z6A8B0C1D")
 WORKER = re.compile("io-4711-1f2e3d4c")
+BREAKER = re.compile("(?<=breakers/node:)echo")
 ENDLESS = {"followTasks"}
 WITH_SCHEDULE = {name for name in SAMPLES if name.endswith("Schedule") and name != "createSchedule"}
 LETTERS = {"showDeadLetter", "dropDeadLetter", "requeueDeadLetter"}
@@ -81,6 +82,7 @@ def prepared(stack: Stack, name: str, source: str) -> str:
     if WORKER.search(source):
         workers = ask("GET", "/v1/workers").json["workers"]
         source = WORKER.sub(workers[0]["worker_id"], source)
+    source = BREAKER.sub("probe.fragile", source)
     return source.replace(SERVER, f"http://127.0.0.1:{stack.client.port}")
 
 
