@@ -32,6 +32,9 @@ SMUGGLED = b"GET /v1/nodes HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
         pytest.param(LENGTH + b"nonsense\r\nX-Lost: 1\r\n", id="a line that is no header"),
         pytest.param(LENGTH + b"X: a\0b\r\n", id="NUL"),
         pytest.param(b"X: a\r\n b\r\n" + LENGTH, id="a folded line"),
+        pytest.param(b"X: a\n" + LENGTH, id="a bare line feed"),
+        pytest.param(b"X: a\n" + CHUNKED, id="a bare line feed before chunks"),
+        pytest.param(b"X: a\rContent-Length: 0\r\n" + LENGTH, id="a bare carriage return"),
     ],
 )
 def test_a_head_that_leaves_the_end_of_its_body_in_doubt_is_refused(
@@ -43,6 +46,15 @@ def test_a_head_that_leaves_the_end_of_its_body_in_doubt_is_refused(
     body = chunked if b"chunked" in framing else BODY
 
     received = raw_exchange(web, head + framing + b"\r\n" + body + SMUGGLED)
+    assert problem_in(received)["code"] == "bad_request"
+    assert received.count(b"HTTP/1.1 ") == 1
+
+
+def test_chunks_are_not_of_http_1_0(web: Web) -> None:
+    """A proxy of that version takes the chunks for the next request: the head is refused."""
+    head = b"POST /v1/tasks HTTP/1.0\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
+    chunked = b"Connection: keep-alive\r\n%s\r\n%x\r\n%s\r\n0\r\n\r\n" % (CHUNKED, len(BODY), BODY)
+    received = raw_exchange(web, head + chunked + SMUGGLED)
     assert problem_in(received)["code"] == "bad_request"
     assert received.count(b"HTTP/1.1 ") == 1
 

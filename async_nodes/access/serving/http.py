@@ -89,6 +89,8 @@ class Head:
         self._left -= len(line)
         if self._left < 0:
             raise HeadTooLargeError(f"the headers are longer than {MAX_HEAD} bytes")
+        if line.endswith(b"\n") and not line.endswith(b"\r\n"):
+            raise HeadError("a header line ends without a carriage return")
         return line
 
 
@@ -152,6 +154,8 @@ class Handler(WSGIHandler):
         if not self.requestline.isascii():
             raise HeadError("the request line has bytes that are not ASCII: percent-encode them")
         check_framing(headers)
+        if self.request_version == "HTTP/1.0" and "Transfer-Encoding" in headers:
+            raise HeadError("HTTP/1.0 has no Transfer-Encoding")
         return headers
 
     def read_requestline(self) -> str:
