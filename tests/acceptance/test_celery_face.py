@@ -41,7 +41,7 @@ def python(stack: Stack, program: str, *words: str) -> subprocess.CompletedProce
 def test_async_result_waits_for_our_tasks(stack: Stack) -> None:
     """`AsyncResult(task_id).get()` gives the output as soon as there is one."""
     for node in ("test.sleep", "probe.sleep_cpu"):
-        task_id = stack.submit(node, {"seconds": 3})
+        task_id = stack.submit(node, {"seconds": 6})
         stack.client.wait_running(task_id)
         done = python(stack, READ, task_id)
         before, value, after, successful = json.loads(done.stdout)
