@@ -135,4 +135,4 @@ def test_every_check_passes(asked: dict[str, WebClient], lane: str, tmp_path: Pa
     """What the document admits is taken, the rest refused, and every answer is as it says."""
     said = run(asked[lane], tmp_path)
     assert said.startswith("status 0\n"), said[-20_000:]
-    assert "52/54" in said
+    assert "55/57" in said
