@@ -162,7 +162,9 @@ def test_what_is_killed_comes_back(dev: Dev, victim: str) -> None:
     until(lambda: victim in dev.running.children().values(), 10.0)
     until(lambda: is_ready(dev.port), 15.0)
     assert dev.running.child(victim) != before
-    assert re.search(rf"^{name} +│ ! runs again", dev.running.text, re.MULTILINE)
+    # The store may serve before its supervisor has heard that it does.
+    again = re.compile(rf"^{name} +│ ! runs again", re.MULTILINE)
+    until(lambda: again.search(dev.running.text) is not None, 10.0)
     node = "test.spin" if name == "worker cpu" else "test.sleep"
     done = dev.cli("run", node, "seconds:=0.01", "--wait")
     assert (done.returncode, json.loads(done.stdout)) == (0, {"seconds": 0.01})
