@@ -234,7 +234,7 @@ def test_signals_without_end_change_nothing(several: Callable[..., Stack]) -> No
     ready(stack)
     web = stack["web"]
     until = time.monotonic() + 15
-    while web.is_running and time.monotonic() < until:
+    while web.status is None and time.monotonic() < until:
         web.send(signal.SIGTERM)
         time.sleep(0.0005)
     assert web.wait(0.0) == 0
