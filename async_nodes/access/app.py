@@ -54,7 +54,6 @@ from async_nodes.telemetry.tracing import TRACING
 
 SLOW_SECONDS: Final = 1.0
 MAX_LOGGED_PATH: Final = 200
-STREAM: Final = "text/event-stream"
 ONLY_POST: Final = frozenset({"/v1/tasks/batch", "/v1/dead-letters/requeue"})
 """Paths that would be read as a task's for other methods."""
 
@@ -134,7 +133,7 @@ def equip(target: Flask | Blueprint, guard: Guard, turnstile: Turnstile, *, base
         return _other_method()
 
     def count_streams(response: Response) -> Response:
-        if response.mimetype != STREAM or request.method == "HEAD":
+        if response.mimetype != negotiate.EVENT_STREAM or request.method == "HEAD":
             return response
         try:
             response.call_on_close(turnstile.enter((g.tenant, g.key_id)))

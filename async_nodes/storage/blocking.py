@@ -12,12 +12,18 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from gevent.monkey import get_original
-from redis.exceptions import ReadOnlyError, ResponseError
+from redis.exceptions import ResponseError
 
 from async_nodes.core.sentinel_urls import ASK_SECONDS, is_sentinel, parse_sentinel
 from async_nodes.storage.native_stream import NativeStream, open_stream
 from async_nodes.storage.redis_address import unconnected
-from async_nodes.storage.redis_errors import READONLY, NotSent, OutcomeUnknown, explained
+from async_nodes.storage.redis_errors import (
+    READONLY,
+    NotSent,
+    OutcomeUnknown,
+    answered,
+    explained,
+)
 from async_nodes.storage.resp import INCOMPLETE, Argument, Reply, new_reader, pack
 from async_nodes.storage.sentinels import Sentinels
 from async_nodes.telemetry.redis_metrics import CONNECTIONS, LinkStats
@@ -85,12 +91,7 @@ class BlockingConnection:
             TypeError, ValueError: the command cannot be packed.
 
         """
-        reply = self._exchange(pack(args), 1, timeout)[0]
-        if isinstance(reply, ResponseError):
-            if isinstance(reply, ReadOnlyError):
-                self.doubt(READONLY)
-            raise reply
-        return reply
+        return answered(self._exchange(pack(args), 1, timeout)[0], self.doubt)
 
     def call_many(
         self, commands: Sequence[Sequence[Argument]], *, timeout: float | None = None

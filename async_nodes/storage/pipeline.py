@@ -19,13 +19,18 @@ from gevent.exceptions import InvalidSwitchError
 from gevent.hub import get_hub
 from gevent.monkey import is_module_patched
 from greenlet import getcurrent
-from redis.exceptions import ReadOnlyError, ResponseError
 
 from async_nodes.core.errors import AsyncNodesError
 from async_nodes.core.sentinel_urls import is_sentinel
 from async_nodes.storage.link_connector import LinkConnector
 from async_nodes.storage.pipeline_link import Call, Link, LinkBrokenError
-from async_nodes.storage.redis_errors import READONLY, NotSent, OutcomeUnknown, StoreBusy
+from async_nodes.storage.redis_errors import (
+    READONLY,
+    NotSent,
+    OutcomeUnknown,
+    StoreBusy,
+    answered,
+)
 from async_nodes.storage.shared_commands import pack_shared
 from async_nodes.telemetry.redis_metrics import CONNECTIONS
 
@@ -162,12 +167,7 @@ class PipelinedConnection:
             TypeError, ValueError: the command cannot be packed or shared.
 
         """
-        reply = self._exchange(pack_shared(args), 1, timeout)[0]
-        if isinstance(reply, ResponseError):
-            if isinstance(reply, ReadOnlyError):
-                self.doubt(READONLY)
-            raise reply
-        return reply
+        return answered(self._exchange(pack_shared(args), 1, timeout)[0], self.doubt)
 
     def call_many(
         self, commands: Sequence[Sequence[Argument]], *, timeout: float | None = None

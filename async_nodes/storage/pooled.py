@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 import gevent
 from gevent.hub import get_hub
 from gevent.lock import BoundedSemaphore
-from redis.exceptions import ReadOnlyError, RedisError, ResponseError
+from redis.exceptions import RedisError
 
 from async_nodes.core.sentinel_urls import is_sentinel
 from async_nodes.storage.pipeline import PipelineStats
@@ -26,6 +26,7 @@ from async_nodes.storage.redis_errors import (
     OutcomeUnknown,
     StoreBusy,
     StoreUnavailable,
+    answered,
     explained,
 )
 from async_nodes.storage.resp import INCOMPLETE, new_reader, pack
@@ -105,12 +106,7 @@ class PooledConnection:
             TypeError, ValueError: the command cannot be packed.
 
         """
-        reply = self._exchange(pack(args), 1, timeout)[0]
-        if isinstance(reply, ResponseError):
-            if isinstance(reply, ReadOnlyError):
-                self.doubt(READONLY)
-            raise reply
-        return reply
+        return answered(self._exchange(pack(args), 1, timeout)[0], self.doubt)
 
     def call_many(
         self, commands: Sequence[Sequence[Argument]], *, timeout: float | None = None

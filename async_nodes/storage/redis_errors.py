@@ -15,6 +15,8 @@ raised as redis-py's own `ResponseError` or the subclass for its prefix.
 from __future__ import annotations
 
 import ssl
+from collections.abc import Callable
+from typing import Any
 
 from redis.exceptions import (
     AskError,
@@ -113,3 +115,18 @@ def explained(error: BaseException) -> str:
             return f"it refuses the user or the password: {cause}"
         cause = cause.__cause__ or cause.__context__
     return str(error) or type(error).__name__
+
+
+def answered(reply: Any, doubt: Callable[[str], None]) -> Any:
+    """Return a reply, or raise it if it is an error.
+
+    Args:
+        reply: to one command.
+        doubt: told that the server may not be the primary any more, where the error says so.
+
+    """
+    if isinstance(reply, ResponseError):
+        if isinstance(reply, ReadOnlyError):
+            doubt(READONLY)
+        raise reply
+    return reply
